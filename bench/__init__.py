@@ -1,0 +1,1 @@
+"""Benchmark orchestrator: suite -> launch -> store -> group -> stats -> tables | plots."""

@@ -1,0 +1,187 @@
+"""The record: what one training run did, as immutable data and as JSON.
+
+This module is the whole contract between the trainer and the orchestrator: another trainer can
+join a sweep by writing the same JSON. It uses the standard library only. Facts are stored here;
+throughput, speed-up and time to target are derived from them in one place in bench.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+"""History: 1 (2026-11) first form."""
+
+STATUSES = ("ok", "nan", "invalid", "interrupted", "error")
+
+
+class RecordError(Exception):
+    """A record that cannot be read, with the file and the reason in one line."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One pass over the training positives.
+
+    `samples` and `train_seconds` cover every step of the epoch; `timed_samples` and
+    `timed_seconds` leave out the warm-up steps (tracing, compilation, first touches), so that a
+    throughput always divides samples and seconds of the *same* steps. Seconds are those of the
+    slowest rank, samples are summed over ranks and exclude padding.
+    """
+
+    epoch: int
+    steps: int
+    samples: int
+    train_seconds: float
+    timed_samples: int
+    timed_seconds: float
+    loss: float
+    eval_seconds: float | None = None
+    hr_at_k: float | None = None
+    ndcg_at_k: float | None = None
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What was asked for beside what the device was seen to do; a mismatch makes a run invalid."""
+
+    requested: str
+    effective: str
+    compute_dtype: str
+    probe: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Identity and size of the data, and what HR@k means on it (protocol, candidates, chance)."""
+
+    name: str
+    hash: str
+    users: int
+    items: int
+    train_interactions: int
+    test_users: int
+    protocol: str
+    candidates_per_user: int
+    candidates_hash: str
+    effective_candidates_mean: float
+    chance_hr_at_k: float
+    popularity_hr_at_k: float
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run of the trainer. `reason` says why when `status` is not "ok"."""
+
+    status: str
+    started_at: str
+    finished_at: str
+    seed: int
+    world_size: int
+    topk: int
+    target_hr: float | None
+    global_batch: int
+    config: Mapping[str, Any]
+    precision: Precision
+    dataset: Dataset
+    epochs: tuple[Epoch, ...]
+    setup_seconds: float
+    warmup_seconds: float
+    peak_memory_bytes_per_rank: tuple[int, ...]
+    versions: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    reason: str | None = None
+    schema_version: int = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, ready for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> RunRecord:
+        """Rebuild a record; unknown keys of later versions are ignored.
+
+        Raises:
+            RecordError: a key is missing, or the schema is newer than this program.
+        """
+        version = data.get("schema_version")
+        if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+            raise RecordError(f"schema_version {version!r} is not between 1 and {SCHEMA_VERSION}")
+        values = _known(cls, data)
+        if values["status"] not in STATUSES:
+            raise RecordError(f"status {values['status']!r} is none of {', '.join(STATUSES)}")
+        values["precision"] = Precision(**_known(Precision, values["precision"]))
+        values["dataset"] = Dataset(**_known(Dataset, values["dataset"]))
+        values["epochs"] = tuple(Epoch(**_known(Epoch, item)) for item in values["epochs"])
+        values["peak_memory_bytes_per_rank"] = tuple(values["peak_memory_bytes_per_rank"])
+        return cls(**values)
+
+
+def _known(cls: Any, data: Any) -> dict[str, Any]:
+    """The items of data that cls has fields for; a missing required one is an error."""
+    if not isinstance(data, Mapping):
+        raise RecordError(f"{cls.__name__} is a {type(data).__name__}, not an object")
+    known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+    try:
+        cls(**known)
+    except TypeError as error:
+        missing = str(error).partition("missing ")[2] or str(error)
+        raise RecordError(f"{cls.__name__} lacks {missing}") from None
+    return known
+
+
+def write_json(path: Path, data: Mapping[str, Any]) -> None:
+    """Write data so that path holds either the old content or the whole new one, never a part.
+
+    Not-a-number is refused: JSON has none, and a record must be readable by any parser.
+    """
+    text = json.dumps(data, indent=1, sort_keys=False, allow_nan=False, ensure_ascii=False) + "\n"
+    write_text(path, text)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write text through a temporary file in the same folder, synced, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON object.
+
+    Raises:
+        RecordError: the file is missing, unreadable, half-written or no object.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RecordError(f"{path}: not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise RecordError(f"{path}: a JSON {type(data).__name__}, not an object")
+    return data
+
+
+def read_run(path: Path) -> RunRecord:
+    """Read the record of one run; RecordError names the file and what is wrong with it."""
+    try:
+        return RunRecord.from_dict(read_json(path))
+    except RecordError as error:
+        message = str(error)
+        raise RecordError(message if message.startswith(str(path)) else f"{path}: {message}") from None
