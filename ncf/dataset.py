@@ -1,0 +1,313 @@
+"""The prepared data set on disk: plain .npy arrays and a JSON manifest, memory-mapped to train.
+
+A folder is built beside its final place and renamed, so it is complete or absent. The manifest
+names every array with its type, shape and SHA-256; `load` checks all but the hashes (which would
+mean reading everything), `verify` checks those too. Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from ncf.errors import UserError
+from ncf.record import RecordError, read_json, write_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SCHEMA_VERSION: Final = 1
+"""History: 1 (2026-11) first form."""
+
+MANIFEST: Final = "manifest.json"
+
+_DTYPES: Final[Mapping[str, str]] = {
+    "train_items": "int32",
+    "train_offsets": "int64",
+    "test_users": "int32",
+    "test_items": "int32",
+    "candidates": "int32",
+    "user_ids": "uint8",
+    "user_id_offsets": "int64",
+    "item_ids": "uint8",
+    "item_id_offsets": "int64",
+}
+
+_HASHED: Final = ("train_offsets", "train_items", "test_users", "test_items")
+"""What the dataset hash covers: the split, not the candidates drawn for it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A split with its candidates, ready to be written.
+
+    `arrays` holds every array of the folder by name: train_items [n_train], train_offsets
+    [n_users + 1], test_users and test_items [n_test], candidates [n_test, n], and the ids as
+    concatenated bytes with offsets. `about` holds the manifest's descriptive parts, as plain
+    JSON data: name, source, split, summary, candidates, hr_at_10.
+    """
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    about: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A loaded folder. The arrays are read-only views of the files."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    train_items: npt.NDArray[np.int32]
+    train_offsets: npt.NDArray[np.int64]
+    test_users: npt.NDArray[np.int32]
+    test_items: npt.NDArray[np.int32]
+    candidates: npt.NDArray[np.int32]
+    user_ids: npt.NDArray[np.uint8]
+    user_id_offsets: npt.NDArray[np.int64]
+    item_ids: npt.NDArray[np.uint8]
+    item_id_offsets: npt.NDArray[np.int64]
+
+    @property
+    def n_users(self) -> int:
+        """Users, each with at least one training row."""
+        return len(self.train_offsets) - 1
+
+    @property
+    def n_items(self) -> int:
+        """Items of training and test together."""
+        return len(self.item_id_offsets) - 1
+
+    @property
+    def n_train(self) -> int:
+        """Training positives."""
+        return len(self.train_items)
+
+    @property
+    def n_test(self) -> int:
+        """Test users, one held-out item each."""
+        return len(self.test_users)
+
+    @property
+    def name(self) -> str:
+        """What the data are called in reports."""
+        return str(self.manifest["name"])
+
+    @property
+    def hash(self) -> str:
+        """Identity of the split: equal for equal splits, whatever the candidates."""
+        return str(self.manifest["hash"])
+
+    def user_id(self, user: int) -> str:
+        """The text that stood for this user in the source."""
+        return _id_text(self.user_ids, self.user_id_offsets, user)
+
+    def item_id(self, item: int) -> str:
+        """The text that stood for this item in the source."""
+        return _id_text(self.item_ids, self.item_id_offsets, item)
+
+
+def digest(array: npt.NDArray[Any]) -> str:
+    """SHA-256 of an array's type, shape and little-endian bytes, in hex."""
+    array = np.asarray(array)
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    shape = ",".join(str(size) for size in array.shape)
+    state = hashlib.sha256(f"{array.dtype.name}[{shape}]".encode())
+    state.update(plain.reshape(-1).view(np.uint8).data)
+    return state.hexdigest()
+
+
+def check_target(folder: Path, *, force: bool) -> None:
+    """Refuse a place where a data folder cannot or must not be written, before any work is done.
+
+    Raises:
+        UserError: something is there already; with `force` only what is no data folder.
+    """
+    if not folder.exists() and not folder.is_symlink():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder}: exists and is not a folder; choose another --output")
+    with _os_errors(folder):
+        empty = next(folder.iterdir(), None) is None
+    if empty:
+        return
+    if not (folder / MANIFEST).is_file():
+        raise UserError(f"{folder}: not empty and not a data folder; choose another --output")
+    if not force:
+        raise UserError(f"{folder}: exists already; add --force to replace it")
+
+
+def save(folder: Path, data: Prepared, *, force: bool = False) -> Data:
+    """Write a data folder and load it back.
+
+    With `force` an existing data folder is replaced, and removed only once the new one is whole.
+
+    Raises:
+        UserError: the place is taken (see `check_target`) or cannot be written.
+    """
+    check_target(folder, force=force)
+    target = folder.resolve()
+    with _os_errors(folder):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            built = temporary / "new"
+            built.mkdir()
+            _write(built, data)
+            aside = temporary / "old"
+            try:
+                if target.exists():
+                    target.rename(aside)
+                built.rename(target)
+            except BaseException:  # an interrupt too must leave the old one in its place
+                if aside.exists():
+                    aside.rename(target)
+                raise
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return load(folder)
+
+
+def load(folder: Path) -> Data:
+    """Map a data folder into memory and check it against its manifest, without reading it all.
+
+    Raises:
+        UserError: no folder, no manifest, a newer schema, or an array that is missing,
+            truncated or not what the manifest says; names it and the way out.
+    """
+    if not folder.is_dir():
+        found = "is not a folder" if folder.exists() else "no such folder"
+        raise UserError(f"{folder}: {found}; make one with `ncf prepare` or `ncf synthesize`")
+    if not (folder / MANIFEST).exists():
+        raise UserError(
+            f"{folder}: no {MANIFEST} in it, so this is no data folder; "
+            "make one with `ncf prepare` or `ncf synthesize`"
+        )
+    try:
+        manifest = read_json(folder / MANIFEST)
+    except RecordError as error:
+        raise UserError(f"{error}; run ncf prepare again") from None
+    version = manifest.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        raise UserError(
+            f"{folder / MANIFEST}: schema_version {version!r}, and this program reads up to "
+            f"{SCHEMA_VERSION}; run ncf prepare again"
+        )
+    listed = manifest.get("arrays")
+    if not isinstance(listed, dict) or not isinstance(manifest.get("hash"), str):
+        raise UserError(f"{folder / MANIFEST}: lacks arrays or hash; run ncf prepare again")
+    arrays = {name: _map(folder, name, listed.get(name)) for name in _DTYPES}
+    _check_fit(folder, arrays)
+    return Data(folder=folder, manifest=manifest, **arrays)
+
+
+def verify(folder: Path) -> Data:
+    """Load a folder, then read all of it and compare every hash.
+
+    Raises:
+        UserError: as `load`, or an array whose content is not what was written.
+    """
+    data = load(folder)
+    hashes = {name: digest(getattr(data, name)) for name in _DTYPES}
+    for name, found in hashes.items():
+        if found != data.manifest["arrays"][name].get("sha256"):
+            raise UserError(f"{folder / name}.npy: content has changed; run ncf prepare again")
+    if data.hash != _dataset_hash(hashes, data.n_users, data.n_items):
+        raise UserError(f"{folder / MANIFEST}: hash does not fit; run ncf prepare again")
+    return data
+
+
+def _write(folder: Path, data: Prepared) -> None:
+    listed: dict[str, dict[str, Any]] = {}
+    for name, dtype in _DTYPES.items():
+        array = np.ascontiguousarray(data.arrays[name], dtype)
+        np.save(folder / f"{name}.npy", array, allow_pickle=False)
+        listed[name] = {"dtype": dtype, "shape": list(array.shape), "sha256": digest(array)}
+    n_users = listed["train_offsets"]["shape"][0] - 1
+    n_items = listed["item_id_offsets"]["shape"][0] - 1
+    hashes = {name: entry["sha256"] for name, entry in listed.items()}
+    about = dict(data.about)
+    manifest = {
+        "schema_version": SCHEMA_VERSION,
+        "name": about.pop("name"),
+        "hash": _dataset_hash(hashes, n_users, n_items),
+        "users": n_users,
+        "items": n_items,
+        "train_interactions": listed["train_items"]["shape"][0],
+        "test_users": listed["test_users"]["shape"][0],
+        **about,
+        "arrays": listed,
+    }
+    manifest["candidates"] = {**manifest["candidates"], "hash": hashes["candidates"]}
+    write_json(folder / MANIFEST, manifest)
+
+
+def _dataset_hash(hashes: Mapping[str, str], n_users: int, n_items: int) -> str:
+    text = "\n".join([f"{n_users} users {n_items} items", *(hashes[name] for name in _HASHED)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _map(folder: Path, name: str, entry: object) -> npt.NDArray[Any]:
+    """Memory-map one array; its size on disk must be exactly what its header promises."""
+    path = folder / f"{name}.npy"
+    if not isinstance(entry, dict):
+        raise UserError(f"{folder / MANIFEST}: does not list {name}; run ncf prepare again")
+    if not path.is_file():
+        raise UserError(f"{path}: missing; run ncf prepare again")
+    try:
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        size = path.stat().st_size
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}; run ncf prepare again") from None
+    except (ValueError, EOFError, SyntaxError):
+        raise UserError(f"{path}: truncated or not a .npy file; run ncf prepare again") from None
+    if not isinstance(mapped, np.memmap) or size != mapped.offset + mapped.nbytes:
+        raise UserError(f"{path}: wrong file size ({size} bytes); run ncf prepare again")
+    found = (mapped.dtype.name, list(mapped.shape))
+    wanted = (_DTYPES[name], entry.get("shape"))
+    if found != wanted or mapped.ndim != (2 if name == "candidates" else 1):
+        raise UserError(
+            f"{path}: holds {found[0]} {found[1]}, not {wanted[0]} {wanted[1]} as in the "
+            "manifest; run ncf prepare again"
+        )
+    return mapped.view(np.ndarray)
+
+
+def _check_fit(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    """The shapes must fit each other, or an index far into training would be the first to tell."""
+    n_test = arrays["test_users"].shape[0]
+    fits = {
+        "train_items": arrays["train_offsets"][-1] == arrays["train_items"].shape[0],
+        "test_items": arrays["test_items"].shape == (n_test,),
+        "candidates": arrays["candidates"].shape[0] == n_test,
+        "user_id_offsets": arrays["user_id_offsets"].shape == arrays["train_offsets"].shape,
+        "user_ids": arrays["user_id_offsets"][-1] == arrays["user_ids"].shape[0],
+        "item_ids": arrays["item_id_offsets"][-1] == arrays["item_ids"].shape[0],
+    }
+    for name, fit in fits.items():
+        if not fit:
+            raise UserError(
+                f"{folder / name}.npy: does not fit the other arrays; run ncf prepare again"
+            )
+
+
+def _id_text(text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], index: int) -> str:
+    if not 0 <= index < offsets.shape[0] - 1:
+        raise IndexError(f"{index} is not between 0 and {offsets.shape[0] - 2}")
+    return text[offsets[index] : offsets[index + 1]].tobytes().decode("utf-8", "backslashreplace")
+
+
+@contextlib.contextmanager
+def _os_errors(folder: Path) -> Iterator[None]:
+    """Turn what the operating system refuses (permission, full disk) into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder}: cannot write ({error.strerror or error})") from None
