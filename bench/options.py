@@ -1,0 +1,157 @@
+"""The trainer's options, asked of the trainer itself: one list, so suites and trainer agree."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from bench.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Value = int | float | str | bool | tuple[int, ...]
+"""What a trainer option can hold in a suite."""
+
+TRAINER = (sys.executable, "-m", "ncf")
+
+_TYPES = {"int": int, "float": float, "str": str, "bool": bool}
+_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
+    "int_list": "a list of whole numbers",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of `ncf train`; type is one of int, float, str, bool, int_list."""
+
+    name: str
+    type: str
+    default: Any
+    choices: tuple[Any, ...] | None = None
+    help: str = ""
+
+    def check(self, value: Any, where: str) -> Value:
+        """The value in the option's own type (1 becomes 1.0 where a float is meant).
+
+        Raises:
+            UserError: another type, or none of the choices; `where` names the place.
+        """
+        checked = self._typed(value)
+        if checked is None:
+            raise UserError(f"{where}: {self.name} must be {_NAMES[self.type]}, not {show(value)}")
+        if self.choices and checked not in self.choices:
+            choices = ", ".join(str(choice) for choice in self.choices)
+            raise UserError(
+                f"{where}: {self.name} must be one of {choices}, not {show(value)}"
+                f"{did_you_mean(value, self.choices)}"
+            )
+        return checked
+
+    def _typed(self, value: Any) -> Value | None:
+        if self.type == "int_list":
+            whole = isinstance(value, list | tuple) and all(_is(item, int) for item in value)
+            return tuple(value) if whole and value else None
+        if self.type == "float":
+            return float(value) if _is(value, int) or _is(value, float) else None
+        wanted = _TYPES[self.type]
+        return wanted(value) if _is(value, wanted) else None
+
+
+def _is(value: Any, wanted: type) -> bool:
+    """Like isinstance, but true is not the number 1."""
+    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+
+
+def show(value: Any) -> str:
+    """A value as a TOML file would spell it, for messages."""
+    return json.dumps(value, default=str, ensure_ascii=False)
+
+
+def did_you_mean(word: Any, known: Sequence[Any] | Mapping[Any, Any]) -> str:
+    """`; did you mean 'batch_size'?` for the nearest known word, or nothing if none is near."""
+    wanted = str(word).replace("-", "_").lower()
+    near = get_close_matches(wanted, [str(item) for item in known], n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def parse_options(text: str) -> dict[str, Option]:
+    """Options by name, from the JSON that `ncf options --json` prints.
+
+    Raises:
+        ValueError: the text is not that JSON.
+    """
+    try:
+        entries = json.loads(text)["options"]
+        options = [
+            Option(
+                name=str(entry["name"]),
+                type=str(entry["type"]),
+                default=entry["default"],
+                choices=tuple(entry["choices"]) if entry.get("choices") else None,
+                help=str(entry.get("help") or ""),
+            )
+            for entry in entries
+        ]
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"unexpected form: {type(error).__name__} {error}") from None
+    for option in options:
+        if option.type not in _NAMES:
+            raise ValueError(f"option {option.name} has the unknown type {option.type!r}")
+    return {option.name: option for option in options}
+
+
+@lru_cache(maxsize=4)
+def trainer_options(trainer: tuple[str, ...] = TRAINER) -> dict[str, Option]:
+    """Ask the trainer for its options; once per process.
+
+    Raises:
+        UserError: the trainer cannot be started or does not answer with its options.
+    """
+    command = " ".join((*trainer[1:], "options --json"))
+    try:
+        answer = subprocess.run(
+            [*trainer, "options", "--json"],
+            capture_output=True,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+            timeout=120,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UserError(f"the trainer does not start (`python {command}`): {error}") from None
+    if answer.returncode != 0:
+        last = (answer.stderr.strip().splitlines() or ["it printed nothing"])[-1]
+        raise UserError(
+            f"`python {command}` ended with exit code {answer.returncode}: {last} "
+            "(run from the repository, or install it with `pip install -e .`)"
+        )
+    try:
+        return parse_options(answer.stdout)
+    except ValueError as error:
+        raise UserError(f"`python {command}` printed no list of options ({error})") from None
+
+
+def arguments(values: Mapping[str, Value]) -> list[str]:
+    """Values as command line arguments of the trainer: `--name value`, a bare flag for true.
+
+    A false adds nothing: every switch of the trainer is off unless given.
+    """
+    words: list[str] = []
+    for name, value in values.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif isinstance(value, tuple):
+            words += [f"--{name}", *(str(item) for item in value)]
+        elif value is not False:
+            words += [f"--{name}", str(value)]
+    return words
