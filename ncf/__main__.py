@@ -1,0 +1,110 @@
+"""Command line of the trainer: prepare, synthesize, train, options.
+
+TensorFlow is imported only by `train`, so that help and bad options answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ncf import __version__
+from ncf.config import Parser, config_from_arguments, describe_options
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EPILOG = """examples:
+  ncf synthesize --preset 100k --output data/synthetic-100k
+  ncf prepare ml-20m.zip --output data/ml-20m
+  ncf train --data data/ml-20m --precision amp --record run.json
+  horovodrun -np 8 --gloo python -m ncf train --data data/ml-20m --amp
+`ncf --data DIR ...` without a command is `ncf train --data DIR ...`, as with NVIDIA's ncf.py.
+Each command has its own --help.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; a user's mistake is one line on stderr and exit code 2."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(words)
+    except UserError as error:
+        print(f"ncf: error: {error}", file=sys.stderr, flush=True)
+        return 2
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print("ncf: interrupted", file=sys.stderr, flush=True)
+        return 130
+
+
+def _run(words: list[str]) -> int:
+    if words and words[0].startswith("--") and words[0] not in ("--help", "--version"):
+        words.insert(0, "train")
+    if words[:1] == ["train"]:
+        return _train(words[1:])
+    parser = Parser(
+        prog="ncf",
+        description="Prepare ratings and train Neural Collaborative Filtering (NeuMF).",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"ncf {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_data_commands(commands)
+    commands.add_parser("train", help="train on a prepared folder", add_help=False)
+    options = commands.add_parser("options", help="list the options of train")
+    options.add_argument("--json", action="store_true", help="as JSON, for programs")
+    parsed = parser.parse_args(words)
+    if parsed.command == "options":
+        return _print_options(as_json=parsed.json)
+    return int(parsed.run(parsed))
+
+
+def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+    from ncf import prepare
+
+    add = commands.add_parser("prepare", help="turn a ratings file into a data folder")
+    prepare.add_prepare_arguments(add)
+    add.set_defaults(run=prepare.prepare_command)
+    add = commands.add_parser("synthesize", help="generate a data folder of a known shape")
+    prepare.add_synthesize_arguments(add)
+    add.set_defaults(run=prepare.synthesize_command)
+
+
+def _train(words: list[str]) -> int:
+    config = config_from_arguments(words)
+    # TensorFlow's start-up notices would drown the progress; errors still show.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import tensorflow  # noqa: F401, ICN001 - only to find out whether it is there
+    except ImportError as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(
+            f"training needs TensorFlow, which cannot be imported ({reason}): install "
+            "ncf-bench[cpu] or ncf-bench[cuda], or run ./run_benchmarks.sh"
+        ) from None
+    from ncf import train
+
+    return train.run(config)
+
+
+def _print_options(*, as_json: bool) -> int:
+    options = describe_options()
+    if as_json:
+        print(json.dumps({"options": options}))
+        return 0
+    for option in options:
+        print(f"--{option['name']:<22} {option['help']} [{option['default']}]")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Ranks: the only place that knows Horovod, and that chooses devices.
+
+One rank needs no Horovod. With several, the launcher (horovodrun, mpirun) tells each process its
+place by environment variables; they are read before TensorFlow is touched.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+# (rank, size, local rank, local size) as the launchers name them.
+_LAUNCHERS = (
+    ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"),
+    (
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands: rank of size in the job, local_rank of local_size on its host."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+
+def place_from_environment(environment: dict[str, str]) -> Place:
+    """The place that the launcher gave this process; alone if there is no launcher."""
+    for names in _LAUNCHERS:
+        if names[0] in environment and names[1] in environment:
+            rank, size = int(environment[names[0]]), int(environment[names[1]])
+            local_rank = int(environment.get(names[2], rank))
+            return Place(rank, size, local_rank, int(environment.get(names[3], size)))
+    return Place()
+
+
+def device_index(local_rank: int, devices: int) -> int:
+    """The one function of the local rank that chooses a GPU.
+
+    Raises:
+        UserError: there are fewer GPUs than local ranks.
+    """
+    if local_rank >= devices:
+        raise UserError(
+            f"local rank {local_rank} has no GPU: this host shows {devices}; "
+            f"start at most {devices} ranks per host, or set CUDA_VISIBLE_DEVICES"
+        )
+    return local_rank
+
+
+def prepare_devices(place: Place, threads: int) -> bool:
+    """Pin one GPU, then allow its memory to grow, then set threads: before TensorFlow starts.
+
+    Any other query would make every rank open a context on GPU 0. Returns True on a GPU.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        mine = gpus[device_index(place.local_rank, len(gpus))]
+        tf.config.set_visible_devices([mine], "GPU")
+        tf.config.experimental.set_memory_growth(mine, True)  # noqa: FBT003 - TensorFlow's signature
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    tf.config.threading.set_intra_op_parallelism_threads(
+        threads or max(1, (cores or 1) // place.local_size)
+    )
+    return bool(gpus)
+
+
+class Ranks:
+    """Collectives over the ranks of a job; every rank must make the same calls in the same order.
+
+    With one rank every call returns its own argument.
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.rank, self.size = place.rank, place.size
+        self._horovod: Any = None
+        if self.size > 1:
+            self._horovod = _start_horovod(self.size)
+            self.rank = self._horovod.rank()
+
+    @property
+    def is_first(self) -> bool:
+        """Rank 0 prints, decides and writes."""
+        return self.rank == 0
+
+    def sum_gradients(self, tensors: Sequence[Any]) -> list[Any]:
+        """Sum dense tensors over ranks in one fused call; usable inside tf.function."""
+        if self._horovod is None:
+            return list(tensors)
+        summed = self._horovod.grouped_allreduce(list(tensors), op=self._horovod.Sum)
+        return list(summed)
+
+    def sum(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """Sum a few numbers over ranks, in float64."""
+        return self._reduce(values, "Sum")
+
+    def max(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """Largest over ranks of each of a few numbers, in float64."""
+        return self._reduce(values, "Max")
+
+    def _reduce(self, values: Sequence[float], kind: str) -> NDArray[np.float64]:
+        array = np.asarray(values, np.float64)
+        if self._horovod is None:
+            return array
+        operation = getattr(self._horovod, kind)
+        result = self._horovod.allreduce(array, op=operation, name=f"ncf.{kind}")
+        return np.asarray(result, np.float64)
+
+    def broadcast(self, variables: Sequence[Any]) -> None:
+        """Give every rank the first rank's variables."""
+        if self._horovod is not None:
+            self._horovod.broadcast_variables(list(variables), root_rank=0)
+
+    def broadcast_object(self, value: Any) -> Any:
+        """The first rank's value, on every rank."""
+        if self._horovod is None:
+            return value
+        return self._horovod.broadcast_object(value, root_rank=0)
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """Every rank's value, in rank order."""
+        if self._horovod is None:
+            return [value]
+        return list(self._horovod.allgather_object(value))
+
+    def version(self) -> str:
+        """Horovod's version, or that it is not used."""
+        if self._horovod is None:
+            return "not used"
+        import horovod
+
+        return str(horovod.__version__)
+
+
+def _start_horovod(size: int) -> Any:
+    try:
+        import horovod.tensorflow as hvd
+    except ImportError as error:
+        raise UserError(
+            f"{size} ranks need Horovod, which cannot be imported ({_first_line(error)}): "
+            "build it with `python scripts/build_horovod.py`, or start 1 rank"
+        ) from None
+    # A rank that never joins a collective ends the job with a message instead of a hang.
+    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "60")
+    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "300")
+    hvd.init()
+    if hvd.size() != size:
+        raise UserError(
+            f"the launcher announced {size} ranks and Horovod found {hvd.size()}: "
+            "start the job with `horovodrun --gloo`, or build Horovod with MPI for mpirun"
+        )
+    return hvd
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,208 @@
+"""Training samples as a pure function of (seed, epoch, place in the epoch's order).
+
+An epoch visits every positive once, each with K fresh negatives, in random order. Neither the
+order nor the negatives are stored: place -> sample number is a keyed permutation computed on the
+fly, and a negative is a hash of its sample number. So memory does not grow with the epoch, and a
+rank can compute any slice of the global batch: the samples of a step do not depend on how many
+ranks share it, only its slices do.
+
+The permutation is a generalised Feistel network on a x b cells (Black & Rogaway, "Ciphers with
+Arbitrary Finite Domains", CT-RSA 2002, section 5, with the places beyond the end walked on); the
+mixing function is the finaliser of splitmix64 (Steele, Lea & Flood, OOPSLA 2014), shortened.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+ROUNDS = 6
+_MASK = (1 << 64) - 1
+_MULTIPLY_1 = 0xBF58476D1CE4E5B9
+_MULTIPLY_2 = 0x94D049BB133111EB
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+class Batch(NamedTuple):
+    """One rank's share of a step: int32 users, items and float32 labels, weights, all [padded]."""
+
+    users: Any
+    items: Any
+    labels: Any
+    weights: Any
+
+
+def derive_key(*parts: int) -> int:
+    """A 64-bit key from a seed and the purpose it serves, each part stirred in in turn."""
+    state = 0
+    for part in parts:
+        state = (state + _GOLDEN + (part & _MASK)) & _MASK
+        state = ((state ^ (state >> 30)) * _MULTIPLY_1) & _MASK
+        state = ((state ^ (state >> 27)) * _MULTIPLY_2) & _MASK
+        state ^= state >> 31
+    return state
+
+
+def epoch_keys(seed: int, epoch: int) -> NDArray[np.uint64]:
+    """Keys of one epoch, uint64 [ROUNDS + 1]: the permutation's rounds, then the negatives."""
+    return np.array([derive_key(seed, epoch, i) for i in range(ROUNDS + 1)], np.uint64)
+
+
+def grid_for(count: int) -> tuple[int, int]:
+    """Sides (a, b), a * b >= count, near the square root and with as little excess as is near it.
+
+    Places in the excess have to be walked on, a second pass over a whole batch; a small search
+    makes them rare or absent.
+    """
+    root = max(1, math.isqrt(count))
+    sides = range(max(1, root - min(root // 2, 2000)), root + 1)
+    best = min(sides, key=lambda a: (a * -(-count // a) - count, -a))
+    return best, -(-count // best)
+
+
+def _mix(value: Any, key: Any) -> Any:
+    """uint64 -> uint64, every input bit reaching the upper half."""
+    value = (value + key) * tf.constant(_MULTIPLY_1, tf.uint64)
+    value = tf.bitwise.bitwise_xor(value, tf.bitwise.right_shift(value, _u64(32)))
+    return value * tf.constant(_MULTIPLY_2, tf.uint64)
+
+
+def _u64(value: int) -> Any:
+    return tf.constant(value, tf.uint64)
+
+
+def _below(hashed: Any, bound: Any) -> Any:
+    """Map a hash to [0, bound) by its upper 32 bits; bias below bound / 2**32."""
+    return tf.bitwise.right_shift(tf.bitwise.right_shift(hashed, _u64(32)) * bound, _u64(32))
+
+
+def permute(places: Any, count: int, keys: Any) -> Any:
+    """Keyed permutation of range(count).
+
+    Args:
+        places: int64 [n], each in range(count).
+        count: length of the permuted range, at most 2**62.
+        keys: uint64 [ROUNDS or more].
+
+    Returns:
+        int64 [n].
+    """
+    a, b = grid_for(count)
+    side_a, side_b = _u64(a), _u64(b)
+
+    def rounds(cell: Any) -> Any:
+        high, low = cell // side_b, cell % side_b
+        for i in range(0, ROUNDS, 2):
+            high = high + _below(_mix(low, keys[i]), side_a)
+            high = tf.where(high >= side_a, high - side_a, high)
+            low = low + _below(_mix(high, keys[i + 1]), side_b)
+            low = tf.where(low >= side_b, low - side_b, low)
+        return high * side_b + low
+
+    cell = rounds(tf.cast(places, tf.uint64))
+    if a * b > count:
+        limit = _u64(count)
+        (cell,) = tf.while_loop(
+            lambda cell: tf.reduce_any(cell >= limit),
+            lambda cell: (tf.where(cell >= limit, rounds(cell), cell),),
+            (cell,),
+        )
+    return tf.cast(cell, tf.int64)
+
+
+class Sampler:
+    """Draws batches from the training positives of one data set.
+
+    Args:
+        offsets: int64 [n_users + 1], where each user's training items begin.
+        items: int32 [n_train], ascending within a user.
+        n_items: number of items.
+        negatives: K, negatives per positive.
+        exact: True excludes the user's training items (and only these: the held-out item may be
+            drawn, as in deployment); False is the published short cut, uniform and unverified.
+
+    Raises:
+        UserError: exact, and some user has seen every item.
+    """
+
+    def __init__(
+        self,
+        offsets: NDArray[np.int64],
+        items: NDArray[np.int32],
+        n_items: int,
+        negatives: int,
+        *,
+        exact: bool,
+    ) -> None:
+        counts = np.diff(offsets)
+        self.n_positives = len(items)
+        self.samples = self.n_positives * (1 + negatives)
+        self._per_positive = 1 + negatives
+        self._n_items = n_items
+        users = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        self._users = tf.constant(users)
+        self._items = tf.constant(np.ascontiguousarray(items))
+        self._exact = exact
+        if exact:
+            full = np.flatnonzero(counts >= n_items)
+            if len(full):
+                raise UserError(
+                    f"--no_neg_trick: {len(full)} users have all {n_items} items in training and "
+                    f"no admissible negative (first: {full[:5].tolist()}); drop them from the data"
+                )
+            place = np.arange(len(items), dtype=np.int64) - offsets[users]
+            self._gaps = tf.constant((items - place).astype(np.int32))
+            self._offsets = tf.constant(offsets)
+            self._halvings = int(counts.max()).bit_length()
+
+    def batch(self, keys: Any, first: Any, valid: Any, padded: int) -> Batch:
+        """Samples [first, first + valid) of the order given by keys, padded with weight 0.
+
+        Args:
+            keys: uint64 [ROUNDS + 1] from `epoch_keys`.
+            first: int64 scalar, this share's first place.
+            valid: int64 scalar, how many of the samples count.
+            padded: static number of samples to return, at least `valid`.
+        """
+        slots = tf.range(padded, dtype=tf.int64)
+        places = tf.minimum(first + slots, self.samples - 1)
+        numbers = permute(places, self.samples, keys)
+        positives = numbers // self._per_positive
+        is_positive = tf.equal(numbers % self._per_positive, 0)
+        users = tf.gather(self._users, positives)
+        hashed = _mix(tf.cast(numbers, tf.uint64), keys[ROUNDS])
+        hashed = _mix(hashed, keys[0])
+        drawn = self._unseen(users, hashed) if self._exact else self._any(hashed)
+        items = tf.where(is_positive, tf.gather(self._items, positives), drawn)
+        weights = tf.cast(slots < valid, tf.float32)
+        return Batch(users, items, tf.cast(is_positive, tf.float32), weights)
+
+    def _any(self, hashed: Any) -> Any:
+        return tf.cast(_below(hashed, _u64(self._n_items)), tf.int32)
+
+    def _unseen(self, users: Any, hashed: Any) -> Any:
+        """The r-th item that the user has not seen, r uniform: no rejection, a fixed shape.
+
+        With the user's items p_0 < p_1 < ..., there are p_j - j unseen items before p_j, so the
+        r-th unseen one is r + #{j: p_j - j <= r}, a binary search in a non-decreasing array.
+        """
+        begin = tf.gather(self._offsets, users)
+        end = tf.gather(self._offsets, users + 1)
+        unseen = tf.cast(self._n_items - (end - begin), tf.uint64)
+        wanted = tf.cast(_below(hashed, unseen), tf.int32)
+        last = tf.constant(max(0, self.n_positives - 1), tf.int64)
+        low, high = begin, end
+        for _ in range(self._halvings):
+            middle = (low + high) // 2
+            gap = tf.gather(self._gaps, tf.minimum(middle, last))
+            right = (gap <= wanted) & (low < high)
+            low, high = tf.where(right, middle + 1, low), tf.where(right, high, middle)
+        return wanted + tf.cast(low - begin, tf.int32)

@@ -1,0 +1,264 @@
+"""Everything a run needs, built once in the order that matters.
+
+Data first (cheap, and most mistakes show there), then the place among the ranks, then the device
+is pinned, and only then does TensorFlow create anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ncf import (
+    candidates,
+    checkpoint,
+    dataset,
+    distributed,
+    environment,
+    metrics,
+    precision,
+    record,
+)
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from ncf.config import TrainConfig
+
+
+class Session:
+    """Data, ranks, device, variables and compiled functions of one run."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.data = dataset.load(Path(config.data))
+        place = distributed.place_from_environment(dict(os.environ))
+        on_gpu = distributed.prepare_devices(place, config.threads)
+        self.ranks = distributed.Ranks(place)
+        self._on_gpu = on_gpu
+        self.seed = int(self.ranks.broadcast_object(_seed(config.seed)))
+        self._choose_precision()
+        self._build_model()
+        self._build_evaluation()
+        self.first_epoch = 1
+        if config.load_checkpoint_path:
+            self._load_checkpoint()
+        self.ranks.broadcast(self._state())
+        if differs := self.weights_differ():
+            raise UserError(
+                f"{differs} right after the broadcast: is one network reaching another?"
+            )
+        self._best_hr = -1.0
+
+    def _choose_precision(self) -> None:
+        import tensorflow as tf
+
+        from ncf.step import dense
+
+        gpu = environment.gpu_details() if self._on_gpu else None
+        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        self.hardware = environment.hardware(on_gpu=self._on_gpu, threads=threads)
+        chosen = precision.plan(
+            self.config.precision,
+            self.config.amp_dtype,
+            on_gpu=self._on_gpu,
+            tf32_capable=environment.tf32_capable(gpu),
+        )
+        precision.apply(chosen)
+        dtype = tf.as_dtype(chosen.compute_dtype)
+        self._dtype = dtype
+        probed = precision.probe(chosen, lambda a, b: tf.cast(dense(a, b, dtype), tf.float32))
+        self.precision: record.Precision = probed
+
+    def _build_model(self) -> None:
+        from ncf import model
+        from ncf.optimizer import Adam
+        from ncf.sampling import Sampler
+        from ncf.update import Update
+
+        config, data = self.config, self.data
+        self.sampler = Sampler(
+            np.asarray(data.train_offsets),
+            np.asarray(data.train_items),
+            data.n_items,
+            config.negative_samples,
+            exact=config.no_neg_trick,
+        )
+        self._check_steps()
+        self.parameters = model.create(
+            data.n_users, data.n_items, config.factors, config.layers, self.seed
+        )
+        self._adam = Adam(
+            self.parameters.flat(), config.learning_rate, config.beta1, config.beta2, config.eps
+        )
+        self.update = Update(
+            config,
+            self.sampler,
+            self.parameters,
+            self._adam,
+            self.ranks,
+            self.precision.compute_dtype,
+            self.seed,
+        )
+
+    def _check_steps(self) -> None:
+        from ncf.batching import steps_per_epoch
+
+        config = self.config
+        steps = steps_per_epoch(self.sampler.samples, config.batch_size) * config.epochs
+        if config.mode == "train" and config.warmup_steps >= steps:
+            raise UserError(
+                f"--warmup_steps {config.warmup_steps}: the run has only {steps} steps, so nothing "
+                "would be left to time; lower it, or raise --epochs"
+            )
+
+    def _build_evaluation(self) -> None:
+        from ncf.evaluate import Evaluator
+
+        config, data = self.config, self.data
+        stored = data.manifest["candidates"]
+        protocol = config.protocol or stored["protocol"]
+        per_user = config.valid_negative or stored["per_user"]
+        if (protocol, per_user) == (stored["protocol"], stored["per_user"]):
+            drawn = np.asarray(data.candidates)
+        else:
+            drawn = self._draw(protocol, per_user, stored["seed"])
+        held_out = np.asarray(data.test_items)
+        counted = candidates.duplicate_mask(drawn, held_out)
+        effective = counted.sum(axis=1)
+        popularity = np.bincount(np.asarray(data.train_items), minlength=data.n_items)
+        baseline = metrics.item_score_totals(popularity, held_out, drawn, counted, config.topk)
+        self.dataset = record.Dataset(
+            name=data.name,
+            hash=data.hash,
+            users=data.n_users,
+            items=data.n_items,
+            train_interactions=data.n_train,
+            test_users=data.n_test,
+            protocol=protocol,
+            candidates_per_user=per_user,
+            candidates_hash=dataset.digest(drawn),
+            effective_candidates_mean=float(effective.mean()),
+            chance_hr_at_k=metrics.chance_hr(effective, config.topk),
+            popularity_hr_at_k=baseline.hr,
+        )
+        self.scored_per_evaluation = drawn.size + len(drawn)
+        self.evaluator = Evaluator(
+            self.parameters,
+            self._dtype,
+            np.asarray(data.test_users),
+            np.concatenate([held_out[:, None], drawn], axis=1),
+            counted,
+            config.valid_users_per_batch,
+            self.ranks,
+        )
+
+    def _draw(self, protocol: str, per_user: int, seed: int) -> Any:
+        data = self.data
+        return candidates.draw(
+            protocol,
+            per_user,
+            seed,
+            np.asarray(data.train_offsets),
+            np.asarray(data.train_items),
+            np.asarray(data.test_users),
+            np.asarray(data.test_items),
+            data.n_items,
+        )
+
+    def _state(self) -> list[Any]:
+        return [*self.parameters.flat(), *self.update.state()]
+
+    def _state_names(self) -> list[str]:
+        names = self.parameters.names()
+        moments = [f"adam_{kind}_{name}" for kind in ("first", "second") for name in names]
+        return [*names, *moments, "adam_beta1_power", "adam_beta2_power", "loss_scale"]
+
+    def _load_checkpoint(self) -> None:
+        meta: dict[str, Any] = {}
+        problem = None
+        if self.ranks.is_first:
+            path = Path(self.config.load_checkpoint_path)
+            try:
+                meta = checkpoint.load(path, self._state_names(), self._state(), self.data.hash)
+            except UserError as error:
+                problem = str(error)
+        problem = self.ranks.broadcast_object(problem)  # all ranks end together
+        if problem:
+            raise UserError(problem)
+        self.first_epoch = int(self.ranks.broadcast_object(meta.get("epoch", 0))) + 1
+        if self.config.mode == "train" and self.first_epoch > self.config.epochs:
+            raise UserError(
+                f"--load_checkpoint_path is at epoch {self.first_epoch - 1} already: "
+                f"raise --epochs above {self.config.epochs}"
+            )
+
+    def save_checkpoints(self, epochs: list[record.Epoch]) -> None:
+        """Write `last.npz`, and `best.npz` when this epoch is the best so far; first rank only."""
+        if not (self.config.checkpoint_dir and self.ranks.is_first):
+            return
+        entry, folder = epochs[-1], Path(self.config.checkpoint_dir)
+        meta = {
+            "epoch": entry.epoch,
+            "hr_at_k": entry.hr_at_k,
+            "data_hash": self.data.hash,
+            "world_size": self.ranks.size,
+            "seed": self.seed,
+            "config": self.config_echo(),
+        }
+        values = [variable.numpy() for variable in self._state()]
+        checkpoint.save(folder / "last.npz", self._state_names(), values, meta)
+        if entry.hr_at_k is not None and entry.hr_at_k > self._best_hr:
+            self._best_hr = entry.hr_at_k
+            checkpoint.save(folder / "best.npz", self._state_names(), values, meta)
+
+    def config_echo(self) -> dict[str, Any]:
+        """Options as used: the seed resolved, protocol and candidates as in the data."""
+        return {
+            **self.config.echo(),
+            "seed": self.seed,
+            "protocol": self.dataset.protocol,
+            "valid_negative": self.dataset.candidates_per_user,
+        }
+
+    def device_keys(self, keys: Any) -> Any:
+        """An epoch's keys as a tensor."""
+        import tensorflow as tf
+
+        return tf.constant(keys)
+
+    def start_epoch(self) -> None:
+        """Reset what accumulates over an epoch."""
+        self.update.loss_sum.assign(0.0)
+
+    def wait(self) -> float:
+        """Wait for the device; returns this rank's loss sum of the epoch so far."""
+        return float(self.update.loss_sum.numpy())
+
+    def weights_differ(self) -> str | None:
+        """Compare a hash of the weights across ranks; a sentence if they differ, else None."""
+        if self.ranks.size == 1:
+            return None
+        digest = hashlib.sha256()
+        for variable in self.parameters.flat():
+            digest.update(variable.numpy().tobytes())
+        digests = self.ranks.gather_objects(digest.hexdigest()[:16])
+        if len(set(digests)) == 1:
+            return None
+        odd = [rank for rank, value in enumerate(digests) if value != digests[0]]
+        return f"ranks {odd} hold other weights than rank 0"
+
+    def gather_memory(self, status: str) -> tuple[int, ...]:
+        """Peak bytes of every rank; only this rank's when the others may be gone."""
+        mine = environment.peak_memory_bytes(on_gpu=self._on_gpu)
+        if status == "interrupted":
+            return (mine,)
+        return tuple(self.ranks.gather_objects(mine))
+
+
+def _seed(given: int | None) -> int:
+    return secrets.randbelow(2**31) if given is None else given

@@ -1,0 +1,243 @@
+"""The training run, top to bottom: set up, epochs, evaluation, record.
+
+The clock is monotonic and read only where the device has been waited for. Tracing, compilation
+and the first `warmup_steps` steps stand apart; evaluation is never part of training time.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import time
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ncf import dllogger, environment, metrics, record
+from ncf.batching import Share, share, steps_per_epoch
+from ncf.errors import UserError
+from ncf.sampling import epoch_keys
+from ncf.session import Session
+
+if TYPE_CHECKING:
+    from ncf.config import TrainConfig
+
+EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130, "error": 1}
+
+
+def run(config: TrainConfig) -> int:
+    """Train or test as configured; write log and record; return the exit code."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    started, clock = _now(), time.perf_counter()
+    session = Session(config)
+    logger = dllogger.Logger(config.log_path if session.ranks.is_first else "", time.time)
+    logger.log("PARAMETER", [], session.config_echo())
+    run_ = Run(session, logger, setup_seconds=time.perf_counter() - clock)
+    try:
+        status, reason = run_.test() if config.mode == "test" else run_.train()
+    except KeyboardInterrupt:
+        status, reason = "interrupted", "stopped by a signal"
+    if status == "ok" and (differs := session.weights_differ()):
+        status, reason = "invalid", differs
+    if session.ranks.is_first:
+        run_.finish(status, reason, started)
+    else:
+        session.gather_memory(status)
+    logger.close()
+    return EXIT_CODES[status]
+
+
+class Run:
+    """What a run has measured so far."""
+
+    def __init__(self, session: Session, logger: dllogger.Logger, setup_seconds: float) -> None:
+        self.session, self.logger = session, logger
+        self.setup_seconds, self.warmup_seconds = setup_seconds, 0.0
+        self.epochs: list[record.Epoch] = []
+        self._warmup_left = session.config.warmup_steps
+
+    def train(self) -> tuple[str, str | None]:
+        """All epochs, until the target is reached; status and reason."""
+        session, config = self.session, self.session.config
+        if session.precision.requested != session.precision.effective:
+            asked, found = session.precision.requested, session.precision.effective
+            return "invalid", f"{asked} was requested and the device computes in {found}"
+        self._compile()
+        for epoch in range(session.first_epoch, config.epochs + 1):
+            entry = self._train_epoch(epoch)
+            if math.isfinite(entry.loss) and epoch >= config.eval_after:
+                entry = self._evaluate(entry)
+            if not _usable(entry, evaluated=epoch >= config.eval_after):
+                return "nan", f"epoch {epoch}: loss or scores are not finite"
+            self.epochs.append(entry)
+            self._report(entry)
+            session.save_checkpoints(self.epochs)
+            if session.ranks.broadcast_object((entry.hr_at_k or 0.0) >= config.target):
+                break
+        return "ok", None
+
+    def test(self) -> tuple[str, str | None]:
+        """Evaluate the loaded checkpoint only."""
+        entry = self._evaluate(record.Epoch(self.session.first_epoch - 1, 0, 0, 0.0, 0, 0.0, 0.0))
+        if not _usable(entry, evaluated=True):
+            return "nan", "scores are not finite"
+        self.epochs.append(entry)
+        self._report(entry)
+        return "ok", None
+
+    def _shares(self) -> list[Share]:
+        session = self.session
+        samples, batch = session.sampler.samples, session.config.batch_size
+        ranks = session.ranks
+        steps = steps_per_epoch(samples, batch)
+        return [share(step, samples, batch, ranks.rank, ranks.size) for step in range(steps)]
+
+    def _compile(self) -> None:
+        start = time.perf_counter()
+        for padded in dict.fromkeys(part.padded for part in self._shares()):
+            self.session.update.compile(padded)
+        self.warmup_seconds = time.perf_counter() - start
+
+    def _train_epoch(self, epoch: int) -> record.Epoch:
+        session, update, ranks = self.session, self.session.update, self.session.ranks
+        keys = session.device_keys(epoch_keys(session.seed, epoch))
+        shares = self._shares()
+        session.start_epoch()
+        start = timed_from = shown = time.perf_counter()
+        timed_samples = 0
+        for number, part in enumerate(shares):
+            update(keys, epoch, number, part)
+            if self._warmup_left:
+                self._warmup_left -= 1
+                session.wait()
+                before, timed_from = timed_from, time.perf_counter()
+                self.warmup_seconds += timed_from - before
+            else:
+                timed_samples += part.total
+            if time.perf_counter() - shown > (2 if session.config.verbose else 15):
+                shown = time.perf_counter()
+                done = sum(p.total for p in shares[: number + 1])
+                self._progress(epoch, number + 1, len(shares), done / (shown - start))
+        loss_sum = session.wait()
+        end = time.perf_counter()
+        (loss_sum,) = ranks.sum([loss_sum])
+        seconds, timed = ranks.max([end - start, end - timed_from if timed_samples else 0.0])
+        samples = session.sampler.samples
+        return record.Epoch(
+            epoch=epoch,
+            steps=len(shares),
+            samples=samples,
+            train_seconds=float(seconds),
+            timed_samples=timed_samples,
+            timed_seconds=float(timed),
+            loss=float(loss_sum) / samples,
+        )
+
+    def _evaluate(self, entry: record.Epoch) -> record.Epoch:
+        start = time.perf_counter()
+        try:
+            totals = self.session.evaluator.run(self.session.config.topk)
+        except metrics.NonFiniteScores:
+            return entry
+        (seconds,) = self.session.ranks.max([time.perf_counter() - start])
+        values = {**entry.__dict__, "eval_seconds": float(seconds)}
+        return record.Epoch(**{**values, "hr_at_k": totals.hr, "ndcg_at_k": totals.ndcg})
+
+    def _progress(self, epoch: int, step: int, steps: int, rate: float) -> None:
+        if self.session.ranks.is_first:
+            _say(f"epoch {epoch} step {step}/{steps}  {rate:,.0f} samples/s")
+
+    def _report(self, entry: record.Epoch) -> None:
+        if not self.session.ranks.is_first:
+            return
+        k, line = self.session.config.topk, f"epoch {entry.epoch}/{self.session.config.epochs}"
+        data: dict[str, Any] = {"epoch": entry.epoch}
+        if entry.samples:
+            rate = entry.samples / entry.train_seconds
+            line += f"  loss {entry.loss:.4f}"
+            data |= {"train_epoch_time": entry.train_seconds, "train_throughput": rate}
+            data["loss"] = entry.loss
+        if entry.hr_at_k is not None and entry.eval_seconds is not None:
+            line += f"  HR@{k} {entry.hr_at_k:.4f}  NDCG@{k} {entry.ndcg_at_k:.4f}"
+            scored = self.session.scored_per_evaluation / max(entry.eval_seconds, 1e-9)
+            data |= {"validation_epoch_time": entry.eval_seconds, "eval_throughput": scored}
+            data |= {f"hr@{k}": entry.hr_at_k, f"ndcg@{k}": entry.ndcg_at_k}
+        if entry.samples:
+            line += f"  {rate:,.0f} samples/s"
+        if entry.eval_seconds is not None:
+            line += f"  eval {entry.eval_seconds:.2f} s"
+        _say(line)
+        self.logger.log("LOG", entry.epoch, data)
+
+    def finish(self, status: str, reason: str | None, started: str) -> None:
+        """Summary line, DLLogger summary and record; the first rank only."""
+        session = self.session
+        result = record.RunRecord(
+            status=status,
+            reason=reason,
+            started_at=started,
+            finished_at=_now(),
+            seed=session.seed,
+            world_size=session.ranks.size,
+            topk=session.config.topk,
+            target_hr=session.config.target,
+            global_batch=session.config.batch_size,
+            config=session.config_echo(),
+            precision=session.precision,
+            dataset=session.dataset,
+            epochs=tuple(self.epochs),
+            setup_seconds=self.setup_seconds,
+            warmup_seconds=self.warmup_seconds,
+            peak_memory_bytes_per_rank=session.gather_memory(status),
+            versions=environment.versions(session.ranks.version()),
+            hardware=session.hardware,
+        )
+        self.logger.log("LOG", [], summary(result))
+        if session.config.record:
+            try:
+                record.write_json(Path(session.config.record), result.to_dict())
+            except OSError as error:
+                raise UserError(f"--record {session.config.record}: {error.strerror}") from None
+        if reason:
+            _say(f"{status}: {reason}")
+
+
+def summary(result: record.RunRecord) -> dict[str, Any]:
+    """The closing figures under the names of NVIDIA's NCF scripts; absent where unmeasured."""
+    evaluated = [e for e in result.epochs if e.hr_at_k is not None and e.eval_seconds is not None]
+    rates = [e.timed_samples / e.timed_seconds for e in result.epochs if e.timed_seconds > 0]
+    data: dict[str, Any] = {}
+    if rates:
+        data |= {"best_train_throughput": max(rates)}
+        samples = sum(e.timed_samples for e in result.epochs)
+        data["mean_train_throughput"] = samples / sum(e.timed_seconds for e in result.epochs)
+    if evaluated:
+        best = max(evaluated, key=lambda e: e.hr_at_k or 0.0)
+        data |= {"best_accuracy": best.hr_at_k, "best_epoch": best.epoch}
+        data["time_to_best_model"] = _seconds_until(result, best.epoch)
+        reached = [e for e in evaluated if (e.hr_at_k or 0.0) >= (result.target_hr or math.inf)]
+        if reached:
+            data["time_to_target"] = _seconds_until(result, reached[0].epoch)
+    return data
+
+
+def _seconds_until(result: record.RunRecord, epoch: int) -> float:
+    passed = [e for e in result.epochs if e.epoch <= epoch]
+    return sum(e.train_seconds + (e.eval_seconds or 0.0) for e in passed)
+
+
+def _usable(entry: record.Epoch, *, evaluated: bool) -> bool:
+    return math.isfinite(entry.loss) and (entry.hr_at_k is not None or not evaluated)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _interrupt(_number: int, _frame: Any) -> None:
+    raise KeyboardInterrupt
