@@ -56,7 +56,7 @@ def load(
         UserError: missing or damaged file, other sizes, other data; nothing was assigned then.
     """
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             meta = json.loads(bytes(archive[META]).decode())
             arrays = {name: archive[name] for name in names if name in archive.files}
     except FileNotFoundError:

@@ -37,13 +37,8 @@ def dropout_masks(key: Any, samples: int, widths: Sequence[int], rate: float) ->
     threshold = tf.constant(round(rate * 2**32) - 2**31, tf.int32)
     masks = []
     for layer, width in enumerate(widths):
-        bits = tf.random.stateless_uniform(
-            [samples, width],
-            key + tf.constant([0, layer], tf.int64),
-            minval=None,
-            maxval=None,
-            dtype=tf.int32,
-        )
+        seed = key + tf.constant([0, layer], tf.int64)
+        bits = tf.random.stateless_uniform([samples, width], seed, None, None, tf.int32)
         masks.append(bits >= threshold)
     return masks
 

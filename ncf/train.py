@@ -21,6 +21,8 @@ from ncf.sampling import epoch_keys
 from ncf.session import Session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ncf.config import TrainConfig
 
 EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130, "error": 1}
@@ -29,11 +31,11 @@ EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130, "error": 1}
 def run(config: TrainConfig) -> int:
     """Train or test as configured; write log and record; return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
-    started, clock = _now(), time.perf_counter()
+    started, begun = _now(), time.perf_counter()
     session = Session(config)
     logger = dllogger.Logger(config.log_path if session.ranks.is_first else "", time.time)
     logger.log("PARAMETER", [], session.config_echo())
-    run_ = Run(session, logger, setup_seconds=time.perf_counter() - clock)
+    run_ = Run(session, logger, time.perf_counter, setup_seconds=time.perf_counter() - begun)
     try:
         status, reason = run_.test() if config.mode == "test" else run_.train()
     except KeyboardInterrupt:
@@ -51,8 +53,14 @@ def run(config: TrainConfig) -> int:
 class Run:
     """What a run has measured so far."""
 
-    def __init__(self, session: Session, logger: dllogger.Logger, setup_seconds: float) -> None:
-        self.session, self.logger = session, logger
+    def __init__(
+        self,
+        session: Session,
+        logger: dllogger.Logger,
+        clock: Callable[[], float],
+        setup_seconds: float,
+    ) -> None:
+        self.session, self.logger, self._clock = session, logger, clock
         self.setup_seconds, self.warmup_seconds = setup_seconds, 0.0
         self.epochs: list[record.Epoch] = []
         self._warmup_left = session.config.warmup_steps
@@ -94,33 +102,33 @@ class Run:
         return [share(step, samples, batch, ranks.rank, ranks.size) for step in range(steps)]
 
     def _compile(self) -> None:
-        start = time.perf_counter()
+        start = self._clock()
         for padded in dict.fromkeys(part.padded for part in self._shares()):
             self.session.update.compile(padded)
-        self.warmup_seconds = time.perf_counter() - start
+        self.warmup_seconds = self._clock() - start
 
     def _train_epoch(self, epoch: int) -> record.Epoch:
         session, update, ranks = self.session, self.session.update, self.session.ranks
         keys = session.device_keys(epoch_keys(session.seed, epoch))
         shares = self._shares()
         session.start_epoch()
-        start = timed_from = shown = time.perf_counter()
+        start = timed_from = shown = self._clock()
         timed_samples = 0
         for number, part in enumerate(shares):
             update(keys, epoch, number, part)
             if self._warmup_left:
                 self._warmup_left -= 1
                 session.wait()
-                before, timed_from = timed_from, time.perf_counter()
+                before, timed_from = timed_from, self._clock()
                 self.warmup_seconds += timed_from - before
             else:
                 timed_samples += part.total
-            if time.perf_counter() - shown > (2 if session.config.verbose else 15):
-                shown = time.perf_counter()
+            if self._clock() - shown > (2 if session.config.verbose else 15):
+                shown = self._clock()
                 done = sum(p.total for p in shares[: number + 1])
                 self._progress(epoch, number + 1, len(shares), done / (shown - start))
         loss_sum = session.wait()
-        end = time.perf_counter()
+        end = self._clock()
         (loss_sum,) = ranks.sum([loss_sum])
         seconds, timed = ranks.max([end - start, end - timed_from if timed_samples else 0.0])
         samples = session.sampler.samples
@@ -135,12 +143,12 @@ class Run:
         )
 
     def _evaluate(self, entry: record.Epoch) -> record.Epoch:
-        start = time.perf_counter()
+        start = self._clock()
         try:
             totals = self.session.evaluator.run(self.session.config.topk)
         except metrics.NonFiniteScores:
             return entry
-        (seconds,) = self.session.ranks.max([time.perf_counter() - start])
+        (seconds,) = self.session.ranks.max([self._clock() - start])
         values = {**entry.__dict__, "eval_seconds": float(seconds)}
         return record.Epoch(**{**values, "hr_at_k": totals.hr, "ndcg_at_k": totals.ndcg})
 

@@ -1,0 +1,85 @@
+"""The place among the ranks, the choice of a device, and what happens without Horovod."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from ncf import distributed
+from ncf.distributed import Place, Ranks, device_index, place_from_environment
+from ncf.errors import UserError
+
+
+def test_a_process_without_a_launcher_is_alone() -> None:
+    assert place_from_environment({"PATH": "/bin"}) == Place(0, 1, 0, 1)
+
+
+def test_horovodrun_and_mpirun_tell_the_place_by_their_variables() -> None:
+    horovod = {"HOROVOD_RANK": "4", "HOROVOD_SIZE": "8"}
+    horovod |= {"HOROVOD_LOCAL_RANK": "0", "HOROVOD_LOCAL_SIZE": "4"}
+    assert place_from_environment(horovod) == Place(4, 8, 0, 4)
+    mpi = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}
+    mpi |= {"OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    assert place_from_environment(mpi) == Place(1, 2, 1, 2)
+
+
+def test_rank_four_on_the_second_host_uses_its_first_gpu() -> None:
+    assert device_index(local_rank=0, devices=4) == 0
+
+
+def test_more_local_ranks_than_gpus_is_said_in_one_line() -> None:
+    with pytest.raises(UserError, match="local rank 1 has no GPU: this host shows 1"):
+        device_index(local_rank=1, devices=1)
+
+
+def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -> None:
+    calls: list[str] = []
+
+    def note(name: str, result=None):
+        def call(*args):
+            calls.append(f"{name}{args}")
+            return result
+
+        return call
+
+    config = SimpleNamespace(
+        list_physical_devices=note("list", ["gpu0", "gpu1"]),
+        set_visible_devices=note("visible"),
+        experimental=SimpleNamespace(set_memory_growth=note("growth")),
+        threading=SimpleNamespace(set_intra_op_parallelism_threads=note("threads")),
+    )
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    assert distributed.prepare_devices(Place(5, 8, 1, 4), threads=3)
+    assert calls == [
+        "list('GPU',)",
+        "visible(['gpu1'], 'GPU')",
+        "growth('gpu1', True)",
+        "threads(3,)",
+    ]
+
+
+def test_two_ranks_without_horovod_is_one_line_with_a_way_out(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "horovod", None)
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
+    with pytest.raises(UserError, match=r"2 ranks need Horovod.*build_horovod\.py") as caught:
+        Ranks(Place(0, 2, 0, 2))
+    assert "\n" not in str(caught.value)
+
+
+def test_one_rank_needs_no_horovod(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
+    ranks = Ranks(Place())
+    assert ranks.is_first
+    assert list(ranks.sum([1.0, 2.0])) == [1.0, 2.0]
+    assert ranks.broadcast_object("seed") == "seed"
+    assert ranks.gather_objects(7) == [7]
+
+
+def test_a_horovod_that_found_another_world_is_an_error(monkeypatch) -> None:
+    fake = SimpleNamespace(init=lambda: None, size=lambda: 1, rank=lambda: 0)
+    monkeypatch.setitem(sys.modules, "horovod", SimpleNamespace(tensorflow=fake))
+    monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
+    with pytest.raises(UserError, match="announced 2 ranks and Horovod found 1"):
+        Ranks(Place(0, 2, 0, 2))

@@ -1,0 +1,78 @@
+"""Evaluation counts users, whatever the chunk, and joins ranks by sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ncf import candidates, metrics
+
+tf = pytest.importorskip("tensorflow")
+from ncf import model  # noqa: E402
+from ncf.distributed import Place, Ranks  # noqa: E402
+from ncf.evaluate import Evaluator  # noqa: E402
+
+pytestmark = pytest.mark.tf
+
+
+class FakeRanks(Ranks):
+    """Rank `rank` of a job whose other ranks contributed `others` to every sum."""
+
+    def __init__(self, rank: int, size: int, others: list[float]) -> None:
+        super().__init__(Place())
+        self.rank, self.size, self._others = rank, size, others
+
+    def sum(self, values):
+        return np.asarray(values, np.float64) + self._others
+
+
+def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23) -> Evaluator:
+    rng = np.random.default_rng(5)
+    parameters = model.create(users, 60, 8, (16, 8), seed=1)
+    for variable in parameters.flat()[:4]:
+        variable.assign(rng.normal(size=variable.shape).astype(np.float32))
+    held_out = rng.integers(0, 60, users).astype(np.int32)
+    drawn = rng.integers(0, 60, (users, 30)).astype(np.int32)
+    counted = candidates.duplicate_mask(drawn, held_out)
+    listed = np.concatenate([held_out[:, None], drawn], axis=1)
+    test_users = np.arange(users, dtype=np.int32)
+    alone = ranks or Ranks(Place())
+    return Evaluator(parameters, tf.float32, test_users, listed, counted, chunk, alone)
+
+
+def test_chunks_of_one_seven_and_all_users_give_the_same_totals() -> None:
+    results = [evaluator(chunk).run(10) for chunk in (1, 7, 23, 1000)]
+    assert results[0].users == 23
+    assert 0 < results[0].hits < 23
+    for result in results[1:]:
+        assert (result.hits, result.users) == (results[0].hits, results[0].users)
+        assert result.gains == pytest.approx(results[0].gains)
+
+
+def test_scores_do_not_depend_on_the_ranks_that_share_the_users() -> None:
+    alone = evaluator(7).run(10)
+    parts = [evaluator(7, FakeRanks(rank, 3, [0, 0, 0, 0])).run(10) for rank in range(3)]
+    assert sum(part.hits for part in parts) == alone.hits
+    assert sum(part.users for part in parts) == alone.users
+
+
+def test_rates_are_sums_divided_once_so_a_rank_without_users_works() -> None:
+    # 2 of 2 users hit here, 0 of 1 there: 0.667, not the mean of 1.0 and 0.0.
+    empty = evaluator(7, FakeRanks(0, 3, [2, 2.0, 3, 0]), users=2).run(10)
+    assert empty.users == 3
+    assert empty.hr == pytest.approx(2 / 3)
+
+
+def test_scores_that_are_no_number_end_the_evaluation_on_every_rank() -> None:
+    broken = evaluator(7)
+    broken._score = lambda users, items: tf.fill(tf.shape(items), float("nan"))
+    with pytest.raises(metrics.NonFiniteScores):
+        broken.run(10)
+    with pytest.raises(metrics.NonFiniteScores):  # another rank met the NaN
+        evaluator(7, FakeRanks(0, 2, [1, 1.0, 5, 1])).run(10)
+
+
+def test_a_constant_model_hits_nobody() -> None:
+    constant = evaluator(7)
+    constant._score = lambda users, items: tf.zeros(tf.shape(items))
+    assert constant.run(10).hr == 0.0

@@ -1,0 +1,142 @@
+"""The reference formulation against the model written out in NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+tf = pytest.importorskip("tensorflow")
+from ncf import model, step  # noqa: E402
+from ncf.sampling import Batch  # noqa: E402
+
+pytestmark = pytest.mark.tf
+SHAPES = [(8, (12, 10, 6)), (3, (7, 5)), (4, (6,)), (64, (256, 256, 128, 64))]
+
+
+def batch_of(size: int, users: int = 6, items: int = 9, seed: int = 0) -> Batch:
+    rng = np.random.default_rng(seed)
+    drawn = [rng.integers(0, n, size).astype(np.int32) for n in (users, items)]
+    labels = rng.integers(0, 2, size).astype(np.float32)
+    weights = np.where(np.arange(size) < size - 2, 1, 0).astype(np.float32)
+    return Batch(*(tf.constant(x) for x in (*drawn, labels, weights)))
+
+
+def numpy_loss(parameters: model.Parameters, batch: Batch, masks, rate: float) -> float:
+    gmf_user, gmf_item, mlp_user, mlp_item, *_ = [
+        v.numpy().astype(float) for v in parameters.flat()
+    ]
+    users, items, labels, weights = (part.numpy() for part in batch)
+    hidden = np.concatenate([mlp_user[users], mlp_item[items]], axis=1)
+    for layer, (kernel, bias) in enumerate(zip(parameters.kernels, parameters.biases, strict=True)):
+        hidden = np.maximum(hidden @ kernel.numpy() + bias.numpy(), 0)
+        if masks is not None:
+            hidden = hidden * masks[layer] / (1 - rate)
+    features = np.concatenate([gmf_user[users] * gmf_item[items], hidden], axis=1)
+    scores = (features @ parameters.output_kernel.numpy())[:, 0] + parameters.output_bias.numpy()
+    return float(((np.logaddexp(0, scores) - labels * scores) * weights).sum())
+
+
+def numpy_masks(masks):
+    return None if masks is None else [np.asarray(mask) for mask in masks]
+
+
+@pytest.mark.parametrize(("factors", "layers"), SHAPES)
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5])
+def test_the_loss_is_that_of_the_model_written_out(factors, layers, rate: float) -> None:
+    parameters = model.create(6, 9, factors, layers, seed=3)
+    batch = batch_of(17)
+    masks = step.dropout_masks(tf.constant([1, 2], tf.int64), 17, layers[1:], rate)
+    loss, _ = step.loss_and_gradients(parameters, batch, tf.float32, masks, rate, 1.0)
+    assert float(loss) == pytest.approx(
+        numpy_loss(parameters, batch, numpy_masks(masks), rate), rel=1e-5
+    )
+
+
+@pytest.mark.parametrize(("factors", "layers"), SHAPES[:3])
+def test_every_gradient_agrees_with_a_finite_difference(factors, layers) -> None:
+    parameters = model.create(6, 9, factors, layers, seed=3)
+    rng = np.random.default_rng(1)
+    for variable in parameters.flat():  # away from ReLU's kink and from tiny embeddings
+        variable.assign(rng.normal(0, 0.5, variable.shape).astype(np.float32))
+    batch = batch_of(31)
+    masks = step.dropout_masks(tf.constant([1, 2], tf.int64), 31, layers[1:], 0.5)
+    _, gradients = step.loss_and_gradients(parameters, batch, tf.float32, masks, 0.5, 1.0)
+    for variable, gradient in zip(parameters.flat(), gradients, strict=True):
+        assert gradient.shape == variable.shape
+        direction = rng.normal(size=variable.shape).astype(np.float32)
+        value, width = variable.numpy(), 1e-3
+        ends = []
+        for sign in (1, -1):
+            variable.assign(value + sign * width * direction)
+            ends.append(numpy_loss(parameters, batch, numpy_masks(masks), 0.5))
+        variable.assign(value)
+        slope = (ends[0] - ends[1]) / (2 * width)
+        assert float(np.sum(gradient * direction)) == pytest.approx(slope, rel=2e-2, abs=2e-3)
+
+
+def test_gradients_of_parts_add_up_to_those_of_the_whole() -> None:
+    parameters = model.create(6, 9, 8, (12, 10, 6), seed=3)
+    whole = batch_of(40)
+    parts = [Batch(*(x[:13] for x in whole)), Batch(*(x[13:] for x in whole))]
+    args = (tf.float32, None, 0.0, 1 / 38)
+    loss, expected = step.loss_and_gradients(parameters, whole, *args)
+    results = [step.loss_and_gradients(parameters, part, *args) for part in parts]
+    assert sum(float(r[0]) for r in results) == pytest.approx(float(loss), rel=1e-5)
+    for i, gradient in enumerate(expected):
+        summed = results[0][1][i] + results[1][1][i]
+        np.testing.assert_allclose(summed, gradient, rtol=1e-4, atol=1e-7)
+
+
+def test_a_sample_of_weight_zero_changes_nothing() -> None:
+    parameters = model.create(6, 9, 8, (12, 10, 6), seed=3)
+    batch = batch_of(10)
+    kept = Batch(*(part[:8] for part in batch))  # the last two have weight 0
+    full = step.loss_and_gradients(parameters, batch, tf.float32, None, 0.0, 1.0)
+    short = step.loss_and_gradients(parameters, kept, tf.float32, None, 0.0, 1.0)
+    assert float(full[0]) == pytest.approx(float(short[0]), rel=1e-6)
+    for a, b in zip(full[1], short[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
+
+
+def test_rows_that_no_sample_touches_have_a_gradient_of_zero() -> None:
+    parameters = model.create(6, 9, 8, (12, 10, 6), seed=3)
+    ones = tf.ones(4)
+    batch = Batch(tf.constant([1, 1, 2, 2]), tf.constant([0, 3, 3, 3]), ones, ones)
+    _, gradients = step.loss_and_gradients(parameters, batch, tf.float32, None, 0.0, 1.0)
+    assert set(np.flatnonzero(np.abs(gradients[0]).sum(1))) == {1, 2}
+    assert set(np.flatnonzero(np.abs(gradients[3]).sum(1))) == {0, 3}
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.15), ("float16", 0.03)])
+def test_mixed_precision_stays_close_to_float32_and_keeps_float32_gradients(dtype, bound) -> None:
+    parameters = model.create(6, 9, 64, (256, 256, 128, 64), seed=3)
+    batch = batch_of(512)
+    # The bounds are wider than the types' rounding: some units change sides of ReLU's kink.
+    exact = step.loss_and_gradients(parameters, batch, tf.float32, None, 0.0, 1.0)
+    mixed = step.loss_and_gradients(parameters, batch, tf.as_dtype(dtype), None, 0.0, 1.0)
+    assert float(mixed[0]) == pytest.approx(float(exact[0]), rel=1e-3)
+    for a, b in zip(mixed[1], exact[1], strict=True):
+        assert a.dtype == tf.float32
+        assert np.linalg.norm(a - b) <= bound * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_dropout_drops_the_share_it_was_told(rate: float) -> None:
+    masks = step.dropout_masks(tf.constant([7, 8], tf.int64), 500, (256, 128), rate)
+    assert masks is not None
+    for mask in masks:
+        assert np.mean(mask) == pytest.approx(1 - rate, abs=0.01)
+    assert not np.array_equal(masks[0][:, :128], masks[1])
+
+
+def test_initial_values_have_the_published_distributions() -> None:
+    parameters = model.create(3000, 500, 64, (256, 256, 128, 64), seed=1)
+    assert float(np.std(parameters.gmf_user)) == pytest.approx(0.01, rel=0.02)
+    limit = np.sqrt(6 / 512)
+    assert float(np.abs(parameters.kernels[0]).max()) == pytest.approx(limit, rel=0.01)
+    assert float(np.abs(parameters.output_kernel).max()) <= np.sqrt(3 / 128)
+    assert all(not bias.numpy().any() for bias in parameters.biases)
+    streams = [parameters.gmf_user.numpy()[0, 0], parameters.gmf_item.numpy()[0, 0]]
+    assert len(set(streams)) == 2
+    again = model.create(3000, 500, 64, (256, 256, 128, 64), seed=1)
+    assert all(np.array_equal(a, b) for a, b in zip(parameters.flat(), again.flat(), strict=True))

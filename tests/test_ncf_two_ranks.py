@@ -1,0 +1,96 @@
+"""Two real ranks under Horovod (Gloo): the same run as one rank on the same global batch.
+
+Where Horovod was not built (no compiler) these are skipped, except in CI, where that is a failure.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from toy import toy_folder
+
+from ncf import record
+
+pytestmark = [
+    pytest.mark.tf,
+    pytest.mark.skipif(
+        importlib.util.find_spec("horovod") is None and "CI" not in os.environ,
+        reason="Horovod is not built: run scripts/build_horovod.py",
+    ),
+]
+SMALL = [
+    "--batch_size",
+    "512",
+    "--factors",
+    "8",
+    "--layers",
+    "32",
+    "16",
+    "8",
+    "--topk",
+    "5",
+    "--seed",
+    "1",
+    "--epochs",
+    "3",
+]
+LAUNCH = [str(Path(sys.executable).parent / "horovodrun"), "-np", "2", "--gloo"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> str:
+    folder = tmp_path_factory.mktemp("data") / "toy"
+    toy_folder(folder, users=61)  # an odd number: the ranks' shares differ
+    return str(folder)
+
+
+def train(ranks: int, data: str, folder: Path, *words: str) -> record.RunRecord:
+    path = folder / f"{ranks}.json"
+    launcher = LAUNCH if ranks > 1 else []
+    command = [*launcher, sys.executable, "-m", "ncf", "train", "--data", data, *SMALL]
+    done = subprocess.run(
+        [*command, "--record", str(path), *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return record.read_run(path)
+
+
+def test_two_ranks_follow_the_loss_curve_of_one_rank(data: str, tmp_path: Path) -> None:
+    # Dropout draws per rank, so the exact comparison is without it. The only difference left is
+    # the order of float32 additions.
+    one = train(1, data, tmp_path, "--dropout", "0")
+    two = train(2, data, tmp_path, "--dropout", "0", "--checkpoint_dir", str(tmp_path / "ck"))
+    assert two.world_size == 2
+    assert [e.steps for e in two.epochs] == [e.steps for e in one.epochs]
+    assert [e.samples for e in two.epochs] == [e.samples for e in one.epochs]
+    losses = [[e.loss for e in run.epochs] for run in (one, two)]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    rates = [[e.hr_at_k for e in run.epochs] for run in (one, two)]
+    assert rates[1] == pytest.approx(rates[0], abs=1.5 / 61)
+    assert two.dataset == one.dataset
+    assert len(two.peak_memory_bytes_per_rank) == 2
+    assert sorted(p.name for p in (tmp_path / "ck").iterdir()) == ["best.npz", "last.npz"]
+
+
+def test_with_dropout_and_mixed_precision_two_ranks_learn_alike(data: str, tmp_path: Path) -> None:
+    one = train(1, data, tmp_path, "--amp", "--loss_scale", "dynamic")
+    two = train(2, data, tmp_path, "--amp", "--loss_scale", "dynamic")
+    assert two.precision.effective == "amp"
+    assert two.epochs[-1].loss == pytest.approx(one.epochs[-1].loss, rel=0.05)
+
+
+def test_a_mistake_ends_every_rank_with_one_clear_line(data: str, tmp_path: Path) -> None:
+    command = [*LAUNCH, sys.executable, "-m", "ncf", "train", "--data", str(tmp_path / "none")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode != 0
+    assert "none: no such folder" in done.stdout + done.stderr
+    assert "Traceback (most recent call last)" not in done.stdout
