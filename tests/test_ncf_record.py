@@ -67,7 +67,7 @@ def test_a_record_that_cannot_be_trusted_is_refused(change, message: str) -> Non
 def test_a_missing_key_is_named() -> None:
     data = a_run().to_dict()
     del data["seed"]
-    with pytest.raises(record.RecordError, match="RunRecord lacks.*seed"):
+    with pytest.raises(record.RecordError, match=r"RunRecord lacks.*seed"):
         record.RunRecord.from_dict(data)
 
 
