@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -67,9 +69,8 @@ def test_the_grid_wastes_next_to_nothing() -> None:
 
 
 def test_keys_of_different_purposes_differ() -> None:
-    keys = {
-        derive_key(seed, epoch, i) for seed in range(20) for epoch in range(20) for i in range(9)
-    }
+    purposes = itertools.product(range(20), range(20), range(9))
+    keys = {derive_key(*parts) for parts in purposes}
     assert len(keys) == 20 * 20 * 9
 
 
@@ -101,9 +102,8 @@ def test_the_samples_of_a_step_do_not_depend_on_the_number_of_ranks(world_size: 
     sampler = toy_sampler()
     alone = np.array(draw(sampler, 9, 3, 0, 20, 20)[:3])
     parts = [share(0, 45, 20, rank, world_size) for rank in range(world_size)]
-    shared = [
-        np.array(draw(sampler, 9, 3, p.first, p.valid, p.padded))[:3, : p.valid] for p in parts
-    ]
+    drawn = [np.array(draw(sampler, 9, 3, p.first, p.valid, p.padded)) for p in parts]
+    shared = [d[:3, : p.valid] for d, p in zip(drawn, parts, strict=True)]
     assert (np.concatenate(shared, axis=1) == alone).all()
 
 

@@ -22,9 +22,8 @@ def batch_of(size: int, users: int = 6, items: int = 9, seed: int = 0) -> Batch:
 
 
 def numpy_loss(parameters: model.Parameters, batch: Batch, masks, rate: float) -> float:
-    gmf_user, gmf_item, mlp_user, mlp_item, *_ = [
-        v.numpy().astype(float) for v in parameters.flat()
-    ]
+    tables = [variable.numpy().astype(float) for variable in parameters.flat()[:4]]
+    gmf_user, gmf_item, mlp_user, mlp_item = tables
     users, items, labels, weights = (part.numpy() for part in batch)
     hidden = np.concatenate([mlp_user[users], mlp_item[items]], axis=1)
     for layer, (kernel, bias) in enumerate(zip(parameters.kernels, parameters.biases, strict=True)):
@@ -47,9 +46,8 @@ def test_the_loss_is_that_of_the_model_written_out(factors, layers, rate: float)
     batch = batch_of(17)
     masks = step.dropout_masks(tf.constant([1, 2], tf.int64), 17, layers[1:], rate)
     loss, _ = step.loss_and_gradients(parameters, batch, tf.float32, masks, rate, 1.0)
-    assert float(loss) == pytest.approx(
-        numpy_loss(parameters, batch, numpy_masks(masks), rate), rel=1e-5
-    )
+    expected = numpy_loss(parameters, batch, numpy_masks(masks), rate)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize(("factors", "layers"), SHAPES[:3])

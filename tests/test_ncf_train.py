@@ -18,20 +18,7 @@ from ncf import train  # noqa: E402
 from ncf.batching import Share  # noqa: E402
 
 pytestmark = pytest.mark.tf
-SMALL = [
-    "--batch_size",
-    "512",
-    "--factors",
-    "8",
-    "--layers",
-    "32",
-    "16",
-    "8",
-    "--learning_rate",
-    "0.01",
-    "--topk",
-    "5",
-]
+SMALL = ["--batch_size", "512", "--factors", "8", "--layers", "32", "16", "8", "--topk", "5"]
 SLOW_BETAS = ["--beta1", "0.9", "--beta2", "0.999"]
 
 
@@ -44,8 +31,8 @@ def data(tmp_path_factory) -> str:
 
 def run(data: str, tmp_path: Path, *words: str, seed: int = 1) -> tuple[int, record.RunRecord]:
     path = tmp_path / "run.json"
-    fixed = ["--data", data, "--record", str(path), "--seed", str(seed)]
-    code = train.run(config_from_arguments([*fixed, *SMALL, *words]))
+    fixed = ["--data", data, "--record", str(path), "--seed", str(seed), *SMALL]
+    code = train.run(config_from_arguments([*fixed, "--learning_rate", "0.01", *words]))
     return code, record.read_run(path)
 
 
@@ -74,6 +61,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(data, tmp_pat
 def test_a_seed_that_was_not_given_is_drawn_and_recorded(data, tmp_path) -> None:
     path = tmp_path / "run.json"
     words = ["--data", data, "--record", str(path), "--epochs", "1", *SMALL]
+    words += ["--learning_rate", "0.01"]
     train.run(config_from_arguments(words))
     result = record.read_run(path)
     assert result.seed == result.config["seed"]
@@ -105,12 +93,11 @@ def test_mixed_precision_is_probed_and_recorded(data, tmp_path) -> None:
 
 
 def test_float16_scales_the_loss_and_skips_updates_that_overflow(data, tmp_path) -> None:
-    plain = run(data, tmp_path, "--epochs", "2", "--amp", "--amp_dtype", "float16")[1]
+    half = ["--epochs", "2", "--amp", "--amp_dtype", "float16"]
+    plain = run(data, tmp_path, *half)[1]
     assert losses(plain)[1] < losses(plain)[0]
     # At this scale every gradient overflows float16: nothing is learnt, nothing is broken.
-    huge = run(
-        data, tmp_path, "--epochs", "2", "--amp", "--amp_dtype", "float16", "--loss_scale", "1e38"
-    )
+    huge = run(data, tmp_path, *half, "--loss_scale", "1e38")
     assert huge[0] == 0
     assert losses(huge[1])[1] == pytest.approx(losses(huge[1])[0], rel=1e-3)
 
@@ -129,9 +116,8 @@ def test_xla_computes_the_same_model(data, tmp_path) -> None:
 
 def test_other_candidates_than_prepared_are_drawn_and_hashed(data, tmp_path) -> None:
     stored = run(data, tmp_path, "--epochs", "1")[1].dataset
-    drawn = run(data, tmp_path, "--epochs", "1", "--valid_negative", "25", "--protocol", "unique")[
-        1
-    ]
+    other = ["--valid_negative", "25", "--protocol", "unique"]
+    drawn = run(data, tmp_path, "--epochs", "1", *other)[1]
     assert (drawn.dataset.candidates_per_user, drawn.dataset.protocol) == (25, "unique")
     assert (stored.candidates_per_user, stored.protocol) == (20, "nvidia")
     assert drawn.dataset.candidates_hash != stored.candidates_hash
@@ -218,9 +204,7 @@ def test_the_record_names_machine_versions_and_memory(data, tmp_path) -> None:
     assert result.config["data"] == "toy"
 
 
-def test_an_effective_precision_that_differs_makes_the_run_invalid(
-    data, tmp_path, monkeypatch
-) -> None:
+def test_another_effective_precision_makes_the_run_invalid(data, tmp_path, monkeypatch) -> None:
     lied = record.Precision("fp32", "tf32 or float16", "float32")
     monkeypatch.setattr("ncf.precision.probe", lambda *_: lied)
     code, result = run(data, tmp_path, "--epochs", "1")
