@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import tempfile
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.files import write_new
 from bench.suite import Cell
 from ncf.record import RecordError, RunRecord, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 SCHEMA_VERSION = 1
 """History: 1 (2026-11) first form."""
@@ -220,46 +219,3 @@ def _read(path: Path, key: str, seed: int, number: int) -> Attempt | str:
 def load(suite_dir: Path) -> Loaded:
     """All attempts stored under results/<suite>."""
     return Store(suite_dir).load()
-
-
-def write_new(path: Path, text: str) -> None:
-    """Create path with the whole text, synced to disk; an existing file is left alone.
-
-    Raises:
-        FileExistsError: path exists.
-        OSError: disk full, read-only, ...; nothing was created.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        _rename_new(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    _sync_folder(path.parent)
-
-
-def _rename_new(temporary: str, path: Path) -> None:
-    """Rename without replacing: a hard link fails when the name is taken, in one step."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links; the sweep's lock keeps others out
-        if path.exists():
-            raise FileExistsError(path) from None
-        Path(temporary).rename(path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name itself durable; some file systems cannot, and need not."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.options import Value
+    from ncf.record import Dataset
 
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
 PRESETS = ("tiny", "100k", "1m", "20m")
@@ -81,6 +82,23 @@ class Cell:
         return self.key.rpartition("-")[0]
 
 
+@dataclass(frozen=True)
+class DataIdentity:
+    """The data really used: hashes of the interactions and of the evaluation candidates."""
+
+    hash: str
+    candidates_hash: str
+
+    def differs(self, dataset: Dataset, cell: Cell) -> str | None:
+        """How a run's data differ from these, or None. Runs on different data are never pooled."""
+        if dataset.hash != self.hash:
+            return f"trained on data {dataset.hash} instead of {self.hash}"
+        own_candidates = {"protocol", "valid_negative"} & set(cell.trainer_options)
+        if dataset.candidates_hash != self.candidates_hash and not own_candidates:
+            return f"candidates {dataset.candidates_hash} instead of {self.candidates_hash}"
+        return None
+
+
 def cells(suite: Suite) -> tuple[Cell, ...]:
     """Every cell of the suite, the first axis slowest."""
     return tuple(
@@ -124,9 +142,10 @@ def ordered(
     A machine that slows down over the night then slows every cell alike. The order depends on the
     suite alone, so a resumed sweep goes on where the first one would have.
     """
+    grid, wanted = cells(suite), set(chosen)
     runs: list[tuple[Cell, int]] = []
     for seed in suite.seeds:
-        block = list(cells(suite))
+        block = list(grid)
         random.Random(f"{suite.order_seed}/{seed}").shuffle(block)
-        runs += [(cell, seed) for cell in block if cell in chosen and seed in seeds]
+        runs += [(cell, seed) for cell in block if cell in wanted and seed in seeds]
     return tuple(runs)

@@ -1,0 +1,247 @@
+"""The machine: processor, memory, GPUs, and what it can run. Read afresh at every call.
+
+GPUs are asked of the driver (NVML), never of TensorFlow: a framework that is asked for its devices
+takes hold of all of them, before the trainer could pin one to each rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import math
+import os
+import platform
+import secrets
+import shutil
+import sys
+import sysconfig
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.files import write_new
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TF32_CAPABILITY = (8, 0)
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as the driver describes it; None where it does not say."""
+
+    name: str
+    uuid: str | None = None
+    memory_bytes: int | None = None
+    compute_capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a run depends on. `gpus` are those a trainer may use; `no_gpus` says why none."""
+
+    cpu_model: str
+    cores: int
+    memory_bytes: int | None
+    gpus: tuple[Gpu, ...] = ()
+    no_gpus: str | None = None
+    driver: str | None = None
+    machine_id: str | None = None
+    horovodrun: str | None = None
+    no_horovod: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts that a record embeds; no path of this machine."""
+        data = asdict(self)
+        del data["horovodrun"], data["no_horovod"]
+        return data
+
+
+def read_host(machine_id: str | None = None) -> Host:
+    """Look at this machine. Imports neither TensorFlow nor Horovod."""
+    gpus, driver, no_gpus = read_gpus()
+    if gpus:
+        gpus, no_gpus = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    horovodrun, no_horovod = find_horovodrun()
+    return Host(
+        cpu_model=_cpu_model(),
+        cores=_cores(),
+        memory_bytes=_memory_bytes(),
+        gpus=gpus,
+        no_gpus=no_gpus,
+        driver=driver,
+        machine_id=machine_id,
+        horovodrun=horovodrun,
+        no_horovod=no_horovod,
+    )
+
+
+def machine_id(results: Path, *, create: bool) -> str | None:
+    """A random name for the machine that fills this results folder; git does not carry it along.
+
+    Hardware alone cannot tell our records from those of a like machine that came with a clone. A
+    container or a node that shares the folder shares the name.
+
+    Raises:
+        OSError: it is to be created and cannot be.
+    """
+    path = results / ".machine-id"
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        return path.read_text(encoding="utf-8").strip() or None
+    if not create:
+        return None
+    with contextlib.suppress(FileExistsError):  # another suite's sweep was quicker
+        write_new(path, secrets.token_hex(8) + "\n")
+    return path.read_text(encoding="utf-8").strip() or None
+
+
+def why_not(host: Host, ranks: int, precision: str) -> str | None:
+    """Why this machine cannot run a cell, or None if it can. Pure.
+
+    Each rank has a GPU of its own. Without any GPU the ranks share the processor, one core each
+    at least.
+    """
+    if precision == "tf32":
+        if not host.gpus:
+            return f"TF32 needs a GPU: {host.no_gpus}"
+        for gpu in host.gpus[:ranks]:
+            capability = gpu.compute_capability
+            if capability is not None and capability < TF32_CAPABILITY:
+                have = ".".join(map(str, capability))
+                return f"TF32 needs compute capability 8.0 or more; {gpu.name} has {have}"
+    if host.gpus and ranks > len(host.gpus):
+        return f"needs {ranks} GPUs; this machine has {len(host.gpus)}"
+    if not host.gpus and ranks > host.cores:
+        return f"needs {ranks} GPUs, or {ranks} cores; no GPU ({host.no_gpus}), {host.cores} cores"
+    if ranks > 1 and host.horovodrun is None:
+        return f"{ranks} ranks need Horovod: {host.no_horovod}"
+    return None
+
+
+def read_gpus(nvml: Any = None) -> tuple[tuple[Gpu, ...], str | None, str | None]:
+    """GPUs, driver version, and if there are no GPUs which of three reasons it is.
+
+    Args:
+        nvml: the module to ask; pynvml if not given.
+    """
+    if nvml is None:
+        try:
+            import pynvml
+        except ImportError:
+            return (), None, "the library nvidia-ml-py is not installed"
+        nvml = pynvml
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        return (), None, f"no NVIDIA driver answers ({error})"
+    try:
+        driver = _ask(nvml, nvml.nvmlSystemGetDriverVersion)
+        gpus = tuple(_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+    except nvml.NVMLError as error:
+        return (), None, f"the NVIDIA driver does not list its GPUs ({error})"
+    finally:
+        _ask(nvml, nvml.nvmlShutdown)
+    return gpus, driver, None if gpus else f"NVIDIA driver {driver} finds no GPU"
+
+
+def _read_gpu(nvml: Any, index: int) -> Gpu:
+    try:
+        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:  # a card that has fallen off the bus is still a fact
+        return Gpu(f"GPU {index} ({error})")
+    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    return Gpu(
+        name=_ask(nvml, nvml.nvmlDeviceGetName, handle) or f"GPU {index}",
+        uuid=_ask(nvml, nvml.nvmlDeviceGetUUID, handle),
+        memory_bytes=int(memory.total) if memory is not None else None,
+        compute_capability=tuple(capability) if capability is not None else None,
+    )
+
+
+def _ask(nvml: Any, question: Callable[..., Any], *arguments: Any) -> Any:
+    """One answer of the driver; None when it does not support the question."""
+    try:
+        answer = question(*arguments)
+    except nvml.NVMLError:
+        return None
+    return answer.decode() if isinstance(answer, bytes) else answer
+
+
+def visible(
+    gpus: tuple[Gpu, ...], cuda_visible_devices: str | None
+) -> tuple[tuple[Gpu, ...], str | None]:
+    """The GPUs that CUDA will show to a trainer, and the reason if none. Pure.
+
+    CUDA reads the list up to the first entry it does not know, and ignores the rest. An entry is
+    an index or the beginning of a UUID.
+    """
+    if cuda_visible_devices is None:
+        return gpus, None
+    chosen: list[Gpu] = []
+    for entry in cuda_visible_devices.split(","):
+        gpu = _resolve(gpus, entry.strip())
+        if gpu is None or gpu in chosen:
+            break
+        chosen.append(gpu)
+    if chosen:
+        return tuple(chosen), None
+    return (), f"CUDA_VISIBLE_DEVICES={cuda_visible_devices!r} hides all {len(gpus)} GPUs"
+
+
+def _resolve(gpus: tuple[Gpu, ...], entry: str) -> Gpu | None:
+    if entry.isdecimal():
+        return gpus[int(entry)] if int(entry) < len(gpus) else None
+    if entry.startswith("MIG-"):  # a slice of some card: what it can do is that card's affair
+        return Gpu(f"MIG slice {entry}", uuid=entry)
+    matches = [gpu for gpu in gpus if entry and gpu.uuid and gpu.uuid.startswith(entry)]
+    return matches[0] if len(matches) == 1 else None
+
+
+def find_horovodrun() -> tuple[str | None, str | None]:
+    """Path of horovodrun for this Python, or why there is none. Horovod is not imported."""
+    if importlib.util.find_spec("horovod") is None:
+        return None, "not installed for this Python (./run_benchmarks.sh builds it)"
+    # sys.executable is not resolved: in a virtual environment it is a link out of it
+    folders = [str(Path(sys.executable).parent), sysconfig.get_path("scripts")]
+    found = shutil.which("horovodrun", path=os.pathsep.join(folders)) or shutil.which("horovodrun")
+    return (found, None) if found else (None, "installed, but its horovodrun is not found")
+
+
+def _cpu_model() -> str:
+    for line in _lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        if name.strip() in ("model name", "Model", "cpu model"):
+            return value.strip()
+    return platform.processor() or platform.machine() or "unknown"
+
+
+def _cores() -> int:
+    """Cores this process may use: its affinity, and the quota of its container."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        cores = os.cpu_count() or 1
+    quota, _, period = " ".join(_lines("/sys/fs/cgroup/cpu.max")).partition(" ")
+    if quota.isdecimal() and period.isdecimal() and int(period) > 0:
+        cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
+    return cores
+
+
+def _memory_bytes() -> int | None:
+    """Memory of the machine, or the limit of the container when that is less."""
+    total = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal:")]
+    known = [int(kib) * 1024 for kib in total]
+    limit = "".join(_lines("/sys/fs/cgroup/memory.max")).strip()
+    if limit.isdecimal():
+        known.append(int(limit))
+    return min(known, default=None)
+
+
+def _lines(path: str) -> list[str]:
+    """Lines of a file of the kernel; none where it does not exist."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

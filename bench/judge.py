@@ -1,0 +1,176 @@
+"""The verdict on one attempt: ok, or a typed failure with the rank that failed first. Pure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from bench.store import Failure
+
+if TYPE_CHECKING:
+    from bench.launch import Ended
+    from bench.suite import Cell, DataIdentity
+    from ncf.record import RunRecord
+
+NAN, INVALID, INTERRUPTED = 3, 4, 130
+"""Exit codes of `ncf train` beside 0 and 2 (bad input)."""
+
+_OUT_OF_MEMORY = re.compile(
+    r"ResourceExhaustedError|RESOURCE_EXHAUSTED|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|CUDA out of memory|[Oo]ut of memory|\bMemoryError\b|std::bad_alloc|Cannot allocate memory"
+    r"|Unable to allocate [\d.]+ [KMGT]iB"
+)
+_NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
+_RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>:(.*)")
+_RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[(\d+)\]")
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*")
+
+
+def judge(
+    cell: Cell,
+    seed: int,
+    data: DataIdentity,
+    ended: Ended,
+    run: RunRecord | None,
+    no_run: str,
+    output: str,
+) -> tuple[str, Failure | None]:
+    """Status and failure of an attempt.
+
+    Args:
+        cell: what was asked for.
+        seed: what was asked for.
+        data: what was trained on.
+        ended: how the process ended.
+        run: the trainer's record, if it wrote a readable one.
+        no_run: why there is no record.
+        output: the end of the log.
+    """
+    rank, exit_code = first_failure(output) if cell.ranks > 1 else (0, None)
+    exit_code = ended.exit_code if exit_code is None else exit_code
+    signal = ended.signal
+    if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
+        signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
+    last = last_words(rank_lines(output, rank))
+
+    def failed(status: str, message: str) -> tuple[str, Failure]:
+        stuck = f"; processes {ended.survivors} did not die" if ended.survivors else ""
+        where = rank if ended.cause == "finished" and status != "invalid" else None
+        return status, Failure(_line(message) + stuck, where, signal, exit_code)
+
+    if ended.cause == "interrupted":
+        return failed("interrupted", "stopped by the user")
+    if ended.cause == "timeout":
+        return failed("timeout", f"no end after {ended.wall_seconds:.0f} s; last: {last}")
+    reason = (run.reason if run else None) or last
+    if exit_code == NAN or (run and run.status == "nan"):
+        return failed("nan", reason)
+    if exit_code == INVALID or (run and run.status == "invalid"):
+        return failed("invalid", reason)
+    if exit_code == INTERRUPTED or (run and run.status == "interrupted"):
+        return failed("interrupted", reason)
+    if exit_code != 0 or signal:
+        memory = out_of_memory(output, killed=signal == "SIGKILL", oom_kills=ended.host_oom_kills)
+        return failed("oom", memory) if memory else failed("crash", reason)
+    if run is None:
+        return failed("invalid", f"exit code 0 without a usable record: {no_run}")
+    if run.status != "ok":
+        return failed("crash", reason)
+    wrong = discrepancies(cell, seed, data, run)
+    return failed("invalid", "; ".join(wrong)) if wrong else ("ok", None)
+
+
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
+_SIGNALS |= {1: "SIGHUP", 2: "SIGINT", 13: "SIGPIPE", 15: "SIGTERM"}
+
+
+def discrepancies(cell: Cell, seed: int, data: DataIdentity, run: RunRecord) -> list[str]:
+    """What the record says differently from what was asked; such a run measured something else."""
+    wrong = []
+    if run.world_size != cell.ranks:
+        wrong.append(f"asked for {cell.ranks} ranks, {run.world_size} trained")
+    if run.seed != seed:
+        wrong.append(f"asked for seed {seed}, used {run.seed}")
+    precision = run.precision
+    if precision.requested != cell.precision:
+        wrong.append(f"asked for {cell.precision}, the record says {precision.requested} was")
+    if precision.effective != precision.requested:
+        wrong.append(f"{precision.requested} requested, {precision.effective} effective")
+    if not any(epoch.timed_samples > 0 and epoch.timed_seconds > 0 for epoch in run.epochs):
+        wrong.append("no epoch has timed samples")
+    different = data.differs(run.dataset, cell)
+    if different:
+        wrong.append(different)
+    for name, asked in cell.trainer_options.items():
+        if name not in run.config:
+            wrong.append(f"the record does not say which {name} was used")
+        elif not _echoes(asked, run.config[name]):
+            wrong.append(f"asked for {name} {asked}, used {run.config[name]}")
+    return wrong
+
+
+def _echoes(asked: Any, used: Any) -> bool:
+    if asked == "auto":
+        return True
+    if isinstance(asked, tuple):
+        return list(asked) == list(used) if isinstance(used, list | tuple) else False
+    # of a path, the record keeps the last part
+    return bool(asked == used) or (isinstance(asked, str) and PurePath(asked).name == used)
+
+
+def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | None:
+    """The line that shows want of memory, or None.
+
+    A process that got SIGKILL from somebody else: the kernel's counter tells whether it was for
+    memory; without a counter that is by far the likeliest reason.
+    """
+    for line in reversed(output.splitlines()):
+        if _OUT_OF_MEMORY.search(line) and not _NO_FAILURE.search(line):
+            return unprefixed(line).strip()
+    if killed and oom_kills is None:
+        return "killed by SIGKILL, most likely by the kernel for want of host memory"
+    if killed and oom_kills:
+        return "killed by the kernel for want of host memory"
+    return None
+
+
+def first_failure(output: str) -> tuple[int | None, int | None]:
+    """The rank that failed first and its exit code, as horovodrun tells it."""
+    match = _RANK_EXIT.search(output)
+    if match is None:
+        return None, None
+    rank = int(match[1] if match[1] is not None else match[3])
+    return rank, int(match[2]) if match[2] is not None else None
+
+
+def rank_lines(output: str, rank: int | None) -> list[str]:
+    """The output of one rank, without horovodrun's prefixes; of all ranks if rank is None.
+
+    Output without prefixes (a single process) belongs to whichever rank is asked for.
+    """
+    matches = [(line, _RANK_LINE.match(line)) for line in output.splitlines()]
+    if rank is None or not any(match for _, match in matches):
+        return [unprefixed(line) for line, _ in matches]
+    return [match[2] for _, match in matches if match and int(match[1]) == rank]
+
+
+def unprefixed(line: str) -> str:
+    """A line without horovodrun's `[0]<stderr>:`."""
+    match = _RANK_LINE.match(line)
+    return match[2] if match else line
+
+
+def last_words(lines: list[str]) -> str:
+    """The one line that says most: the last exception or error, else the last line."""
+    full = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
+    for line in reversed(full):
+        if _EXCEPTION.match(line):
+            return line
+    return full[-1] if full else "no output"
+
+
+def _line(message: str) -> str:
+    """One line of bearable length."""
+    line = " ".join(message.split())
+    return line if len(line) <= 400 else line[:397] + "..."
