@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncf.errors import UserError
+from ncf.ids import Ids
 from ncf.record import RecordError, read_json, write_json
 
 if TYPE_CHECKING:
@@ -107,11 +108,11 @@ class Data:
 
     def user_id(self, user: int) -> str:
         """The text that stood for this user in the source."""
-        return _id_text(self.user_ids, self.user_id_offsets, user)
+        return Ids(self.user_ids, self.user_id_offsets).text_of(user)
 
     def item_id(self, item: int) -> str:
         """The text that stood for this item in the source."""
-        return _id_text(self.item_ids, self.item_id_offsets, item)
+        return Ids(self.item_ids, self.item_id_offsets).text_of(item)
 
 
 def digest(array: npt.NDArray[Any]) -> str:
@@ -296,12 +297,6 @@ def _check_fit(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
             raise UserError(
                 f"{folder / name}.npy: does not fit the other arrays; run ncf prepare again"
             )
-
-
-def _id_text(text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], index: int) -> str:
-    if not 0 <= index < offsets.shape[0] - 1:
-        raise IndexError(f"{index} is not between 0 and {offsets.shape[0] - 2}")
-    return text[offsets[index] : offsets[index + 1]].tobytes().decode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager

@@ -9,10 +9,13 @@ from the division, so that chunks and processes add up to exactly the same rate.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CHUNK_SCORES = 1 << 20
 """Scores gathered at a time where a baseline is computed: 8 MB."""
@@ -123,6 +126,33 @@ def chance_hr(effective: npt.NDArray[np.integer[Any]], k: int) -> float:
     return float(np.mean(np.minimum(k, listed) / listed))
 
 
+def candidate_totals(
+    score: Callable[[slice, npt.NDArray[Any]], npt.NDArray[Any]],
+    held_out: npt.NDArray[np.integer[Any]],
+    candidates: npt.NDArray[np.integer[Any]],
+    counts: npt.NDArray[np.bool_],
+    k: int,
+) -> Totals:
+    """Totals of a scoring rule, computed over chunks of test users.
+
+    Args:
+        score: gets the test rows of a chunk [c] and their items [c, m + 1], the held-out item
+            first, and returns their scores.
+        held_out: [n] held-out item of each test row.
+        candidates: [n, m] sampled items.
+        counts: [n, m] True where the candidate counts.
+        k: length of the list.
+    """
+    total = Totals()
+    step = max(1, _CHUNK_SCORES // (candidates.shape[1] + 1))
+    for start in range(0, len(held_out), step):
+        rows = slice(start, start + step)
+        items = np.concatenate([held_out[rows, None], candidates[rows]], axis=1)
+        scores = score(rows, items)
+        total = total.merge(Totals.of(ranks(scores[:, 0], scores[:, 1:], counts[rows]), k))
+    return total
+
+
 def item_score_totals(
     item_scores: npt.NDArray[Any],
     held_out: npt.NDArray[np.integer[Any]],
@@ -133,12 +163,8 @@ def item_score_totals(
     """Totals of a model that scores items the same for every user; ties lose as everywhere.
 
     With `item_scores` [n_items] = training interactions of each item this is the popularity
-    baseline. `held_out` is [n]; `candidates` and `counts` are [n, m].
+    baseline. The other arguments are those of `candidate_totals`.
     """
-    total = Totals()
-    step = max(1, _CHUNK_SCORES // max(1, candidates.shape[1]))
-    for start in range(0, held_out.shape[0], step):
-        rows = slice(start, start + step)
-        part = ranks(item_scores[held_out[rows]], item_scores[candidates[rows]], counts[rows])
-        total = total.merge(Totals.of(part, k))
-    return total
+    return candidate_totals(
+        lambda _rows, items: np.asarray(item_scores[items]), held_out, candidates, counts, k
+    )

@@ -1,0 +1,245 @@
+"""Reading interactions: any text table with a user and an item column, into numbered arrays.
+
+Ids are read as bytes and numbered by (length, bytes): 2 before 10, and the same numbers whatever
+the order of the rows. Only the columns that are used are looked at, so titles in any encoding do
+no harm. pyarrow does the parsing; rows that it cannot read are found again by `ncf.locate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from ncf import locate
+from ncf.errors import UserError
+from ncf.ids import Ids
+from ncf.sniff import Layout, SniffError, sniff
+from ncf.sources import Source, sources
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_BLOCK_BYTES: Final = 4 << 20
+_TIME_TYPES: Final = {
+    "whole": (pa.int64(), pa.float64()),
+    "number": (pa.float64(),),
+    "date": tuple(pa.timestamp(unit, zone) for unit in ("us", "ns") for zone in (None, "UTC")),
+}
+"""Types tried in turn for each kind of time column; the first that fits every row is used."""
+_NO_TIME: Final = "no timestamp; fill it in or remove the column"
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Interactions in file order.
+
+    `users` and `items` [n] number `user_ids` and `item_ids`; `times` [n] is int64 or float64, or
+    None where the table has no such column.
+    """
+
+    users: npt.NDArray[np.int32]
+    items: npt.NDArray[np.int32]
+    times: npt.NDArray[Any] | None
+    user_ids: Ids
+    item_ids: Ids
+
+
+def read(source: Source, layout: Layout) -> Ratings:
+    """Read a table found by `choose`.
+
+    Raises:
+        UserError: one line with file, line and what is wrong.
+    """
+    table = _table(source, layout)
+    if table.num_rows == 0:
+        raise UserError(f"{source.label}: has a header and no rows")
+    columns = [column.chunk(0) for column in table.unify_dictionaries().combine_chunks().columns]
+    del table
+    times = _times(source, layout, columns.pop()) if layout.time is not None else None
+    item_codes, item_ids = _numbered(source, layout, columns.pop(), layout.item)
+    user_codes, user_ids = _numbered(source, layout, columns.pop(), layout.user)
+    return Ratings(user_codes, item_codes, times, user_ids, item_ids)
+
+
+def choose(path: Path, tried: str = "auto") -> tuple[Source, Layout]:
+    """The table to read: the file itself, or of a zip's members the largest with ratings.
+
+    Args:
+        path: the file; its name does not matter.
+        tried: "auto", or the only separator to try (a key of `sniff.SEPARATORS`).
+
+    Raises:
+        UserError: nothing there looks like interactions.
+    """
+    offered = sources(path)
+    found: list[tuple[bool, int, Source, Layout]] = []
+    reason = ""
+    for source in offered:
+        sample, complete = source.sample()
+        try:
+            layout = sniff(sample, complete=complete, tried=tried)
+        except SniffError as error:
+            reason = reason or str(error)
+            continue
+        found.append((layout.rating is not None, source.size, source, layout))
+    if found:
+        _, _, source, layout = max(found, key=lambda each: each[:2])
+        return source, layout
+    if offered and offered[0].member is None:
+        raise UserError(f"{path}: {reason}")
+    names = ", ".join(str(source.member) for source in offered[:5]) or "nothing"
+    raise UserError(f"{path}: no ratings file in this zip (it holds {names}); is it the right one?")
+
+
+def _table(source: Source, layout: Layout) -> pa.Table:
+    """The used columns: dictionary-encoded bytes for ids, numbers for time; times come last."""
+    types = _TIME_TYPES.get(layout.time_kind, (None,))
+    for time_type in types:
+        table = _parse(source, layout, time_type)
+        if table is not None:
+            return table
+    # No type fits every row: read the column as text to find the first row that does not.
+    table = _parse(source, layout, pa.string())
+    if table is None or layout.time is None:
+        raise UserError(f"{source.label}: cannot be read as {layout.describe()}")
+    text = pc.ascii_trim_whitespace(table.column(2).combine_chunks())
+    for time_type in types:
+        if _fits(text[:1], time_type):
+            break
+    row = _first_misfit(text, time_type)
+    value = text[row].as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
+    what = f"timestamp {value!r} is not a number or an ISO date" if value else _NO_TIME
+    raise _at_row(source, layout, row, what)
+
+
+def _parse(source: Source, layout: Layout, time_type: pa.DataType | None) -> pa.Table | None:
+    """Read the table; None if the time column does not have this type throughout."""
+    stride = 2 if layout.separator == "::" else 1  # `a::b` is `a`, nothing, `b` between colons
+    names = [str(place) for place in range(stride * (len(layout.columns) - 1) + 1)]
+    used = {names[stride * place]: _id_type() for place in (layout.user, layout.item)}
+    if layout.time is not None:
+        used[names[stride * layout.time]] = time_type
+    misfits = []
+
+    def on_misfit(row: Any) -> str:
+        if not row.text.strip(" \t\r\n"):
+            return "skip"
+        misfits.append(row.actual_columns)
+        return "error"
+
+    with source.open() as stream:
+        try:
+            return csv.read_csv(
+                stream,
+                csv.ReadOptions(
+                    use_threads=False,  # decoding is not the bottleneck, and memory stays low
+                    block_size=_BLOCK_BYTES,
+                    column_names=names,
+                    skip_rows=layout.skip_lines,
+                ),
+                csv.ParseOptions(
+                    delimiter=layout.separator[0],
+                    newlines_in_values=True,
+                    invalid_row_handler=on_misfit,
+                ),
+                csv.ConvertOptions(check_utf8=False, include_columns=list(used), column_types=used),
+            )
+        except pa.ArrowInvalid as error:
+            reason = str(error).splitlines()[0]
+    if misfits:
+        raise _wrong_width(source, layout)
+    if "straddling" in reason or "sync" in reason:
+        raise UserError(
+            f"{source.label}: a line or quoted value longer than {_BLOCK_BYTES:,} bytes"
+        )
+    if "too short" in reason or "Empty CSV" in reason:
+        raise UserError(f"{source.label}: has a header and no rows")
+    return None
+
+
+def _id_type() -> pa.DataType:
+    return pa.dictionary(pa.int32(), pa.binary())
+
+
+def _wrong_width(source: Source, layout: Layout) -> UserError:
+    expected = len(layout.columns)
+    with source.open() as stream:
+        found = locate.first_wrong_width(stream, layout)
+    if found is None:
+        return UserError(f"{source.label}: a row does not have {expected} columns")
+    line, width = found
+    first = f"line {layout.skip_lines}" if layout.has_header else "the first row"
+    return UserError(f"{source.label} line {line}: {width} columns, but {first} has {expected}")
+
+
+def _at_row(source: Source, layout: Layout, row: int, what: str) -> UserError:
+    with source.open() as stream:
+        line = locate.line_of_row(stream, layout, row)
+    place = f"line {line}" if line else f"data row {row + 1}"
+    return UserError(f"{source.label} {place}: {what}")
+
+
+def _times(source: Source, layout: Layout, column: pa.Array) -> npt.NDArray[Any]:
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise _at_row(source, layout, row, _NO_TIME)
+    if pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    times: npt.NDArray[Any] = column.to_numpy()
+    if times.dtype.kind == "f" and not np.isfinite(times).all():
+        row = int(np.argmin(np.isfinite(times)))
+        raise _at_row(source, layout, row, f"timestamp {times[row]} is not finite")
+    return times
+
+
+def _numbered(
+    source: Source, layout: Layout, column: pa.DictionaryArray, place: int
+) -> tuple[npt.NDArray[np.int32], Ids]:
+    """Number the ids by (length, bytes), surrounding blanks removed; empty ones are refused."""
+    raw = column.dictionary.view(pa.string())  # a view: bytes need not be UTF-8
+    trimmed = pc.ascii_trim_whitespace(raw).dictionary_encode()
+    unique = trimmed.dictionary
+    keys = pa.table({"length": pc.binary_length(unique), "id": unique.view(pa.binary())})
+    order = pc.sort_indices(keys, sort_keys=[("length", "ascending"), ("id", "ascending")])
+    number = np.empty(len(unique), np.int32)
+    number[order.to_numpy()] = np.arange(len(unique), dtype=np.int32)
+    codes = number[trimmed.indices.to_numpy()][column.indices.to_numpy()]
+    ids = _ids(unique.take(order))
+    name = layout.columns[place]
+    if ids.offsets[1] == 0:
+        raise _at_row(source, layout, int(np.argmax(codes == 0)), f"empty id in {name}")
+    if ids.text.min() == 0:
+        bad = int(np.searchsorted(ids.offsets, np.argmin(ids.text), side="right")) - 1
+        row = int(np.argmax(codes == bad))
+        raise _at_row(source, layout, row, f"NUL byte in {name}; this is not a text file")
+    return codes, ids
+
+
+def _ids(strings: pa.StringArray) -> Ids:
+    _, offsets, text = strings.buffers()
+    own = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    content = np.frombuffer(text, np.uint8) if text else np.zeros(0, np.uint8)
+    return Ids(content[own[0] : own[-1]].copy(), own.astype(np.int64) - int(own[0]))
+
+
+def _fits(text: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        text.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _first_misfit(text: pa.Array, kind: pa.DataType) -> int:
+    """First row whose text is not of this kind, by halving."""
+    low, high = 0, len(text)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(text[low:middle], kind) else (low, middle)
+    return low

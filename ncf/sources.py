@@ -1,0 +1,124 @@
+"""Where a table comes from: a file, a compressed file, or a member of a zip read in place.
+
+All failures of reading become one line that names the file (and the member).
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import zipfile
+import zlib
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Final, cast
+
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SAMPLE_BYTES: Final = 1 << 16
+_MOST_MEMBERS: Final = 10_000
+
+_UNREADABLE: Final = (
+    (b"PAR1", "a Parquet file; export it as CSV"),
+    (b"\xfd7zXZ\0", "xz-compressed; unpack it first"),
+    (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it first"),
+    (b"7z\xbc\xaf", "a 7z archive; unpack it first"),
+    (b"Rar!", "a RAR archive; unpack it first"),
+    (b"\x89HDF", "an HDF5 file; export it as CSV"),
+    (b"\x93NUMPY", "a .npy array; export it as CSV"),
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One stream of bytes. `size` is what it unpacks to, as far as its container says."""
+
+    path: Path
+    size: int
+    member: str | None = None
+    packing: str = "plain"
+
+    @property
+    def label(self) -> str:
+        """The file, and the member in it, as messages name it."""
+        return f"{self.path}:{self.member}" if self.member else str(self.path)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The unpacked bytes from the start; whatever fails in the block becomes a UserError."""
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_failures(self.label))
+            if self.member is not None:
+                archive = stack.enter_context(zipfile.ZipFile(self.path))
+                yield stack.enter_context(archive.open(self.member))
+            elif self.packing == "gzip":
+                yield cast("IO[bytes]", stack.enter_context(gzip.open(self.path, "rb")))
+            elif self.packing == "bzip2":
+                yield cast("IO[bytes]", stack.enter_context(bz2.open(self.path, "rb")))
+            else:
+                yield stack.enter_context(self.path.open("rb"))
+
+    def sample(self) -> tuple[bytes, bool]:
+        """The first bytes, and whether they are all there is."""
+        with self.open() as stream:
+            sample = stream.read(SAMPLE_BYTES + 1)
+        return sample[:SAMPLE_BYTES], len(sample) <= SAMPLE_BYTES
+
+
+def sources(path: Path) -> list[Source]:
+    """The streams a path offers: one for a file, one per member for a zip.
+
+    Raises:
+        UserError: missing, a folder, empty, a corrupt zip, or a kind of file that is not read.
+    """
+    with _failures(str(path)):
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder; give the ratings file or the zip")
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            magic = file.read(8)
+    if not magic:
+        raise UserError(f"{path}: is empty")
+    for start, what in _UNREADABLE:
+        if magic.startswith(start):
+            raise UserError(f"{path}: {what}")
+    if magic.startswith(b"PK"):
+        return _members(path)
+    packing = "gzip" if magic[:2] == b"\x1f\x8b" else "bzip2" if magic[:3] == b"BZh" else "plain"
+    return [Source(path, size, packing=packing)]
+
+
+def digests(path: Path) -> tuple[str, str]:
+    """MD5 (by which archives are known) and SHA-256 of a whole file, in hex."""
+    md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
+    with _failures(str(path)), path.open("rb") as file:
+        while block := file.read(1 << 20):
+            md5.update(block)
+            sha256.update(block)
+    return md5.hexdigest(), sha256.hexdigest()
+
+
+def _members(path: Path) -> list[Source]:
+    with _failures(str(path)), zipfile.ZipFile(path) as archive:
+        infos = [info for info in archive.infolist() if info.file_size and not info.is_dir()]
+    return [Source(path, info.file_size, info.filename) for info in infos[:_MOST_MEMBERS]]
+
+
+@contextlib.contextmanager
+def _failures(label: str) -> Iterator[None]:
+    """Turn what the system and the unpackers raise into one line."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise UserError(f"{label}: no such file") from None
+    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise UserError(f"{label}: truncated or corrupt ({error}); fetch it again") from None
+    except OSError as error:
+        raise UserError(f"{label}: cannot be read ({error.strerror or error})") from None
+    except (RuntimeError, NotImplementedError) as error:  # an encrypted or exotic zip
+        raise UserError(f"{label}: cannot be unpacked ({error})") from None
