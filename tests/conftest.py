@@ -1,0 +1,28 @@
+"""What every test runs under: a quiet TensorFlow, no display, no deadlines."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import pytest
+
+# Before anything imports TensorFlow or matplotlib; child processes inherit them.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+from hypothesis import settings
+
+# The machine may be busy: a slow example is not a wrong one.
+settings.register_profile("default-without-deadline", deadline=None)
+settings.load_profile("default-without-deadline")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what is marked `tf` only where TensorFlow is not installed; a broken one must fail."""
+    if importlib.util.find_spec("tensorflow") is not None:
+        return
+    skip = pytest.mark.skip(reason="TensorFlow is not installed")
+    for item in items:
+        if "tf" in item.keywords:
+            item.add_marker(skip)
