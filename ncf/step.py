@@ -23,6 +23,17 @@ def dense(inputs: Any, kernel: Any, compute_dtype: Any) -> Any:
     return tf.matmul(tf.cast(inputs, compute_dtype), tf.cast(kernel, compute_dtype))
 
 
+def realised_rate(rate: float) -> tuple[int, float]:
+    """Random bits per unit, and the dropout rate they can realise.
+
+    Random numbers were a quarter of the step with 32 bits per unit. A multiple of 1/256 needs 8,
+    any other rate gets 16 and is met within 2**-17; the scale of the kept units uses the rate
+    really drawn, so the expectation is exact.
+    """
+    bits = 8 if (rate * 256).is_integer() else 16
+    return bits, round(rate * 2**bits) / 2**bits
+
+
 def dropout_masks(key: Any, samples: int, widths: Sequence[int], rate: float) -> list[Any] | None:
     """Bool masks [samples, width] of the units to keep, one per hidden layer; None at rate 0.
 
@@ -30,16 +41,20 @@ def dropout_masks(key: Any, samples: int, widths: Sequence[int], rate: float) ->
         key: int64 [2], a seed used nowhere else.
         samples: rows of every mask.
         widths: widths of the hidden layers.
-        rate: share of units to drop; realised to 2**-32 by comparing random 32-bit integers.
+        rate: share of units to drop.
     """
-    if rate == 0:
+    bits, realised = realised_rate(rate)
+    if realised == 0:
         return None
-    threshold = tf.constant(round(rate * 2**32) - 2**31, tf.int32)
+    kind = tf.uint8 if bits == 8 else tf.uint16
+    threshold = tf.constant(round(realised * 2**bits), kind)
     masks = []
     for layer, width in enumerate(widths):
         seed = key + tf.constant([0, layer], tf.int64)
-        bits = tf.random.stateless_uniform([samples, width], seed, None, None, tf.int32)
-        masks.append(bits >= threshold)
+        words = -(-samples * width * bits // 32)
+        drawn = tf.random.stateless_uniform([words], seed, None, None, tf.int32)
+        numbers = tf.reshape(tf.bitcast(drawn, kind), [-1])[: samples * width]
+        masks.append(tf.reshape(numbers >= threshold, [samples, width]))
     return masks
 
 
@@ -71,7 +86,7 @@ def logits(
         hidden = tf.nn.relu(product + tf.cast(bias, compute_dtype))  # [n, L_i]
         if masks is not None:
             keep = tf.cast(masks[layer], compute_dtype)
-            hidden = hidden * (keep * tf.cast(1 / (1 - dropout), compute_dtype))
+            hidden = hidden * (keep * tf.cast(1 / (1 - realised_rate(dropout)[1]), compute_dtype))
     features = tf.cast(tf.concat([gmf, hidden], axis=1), tf.float32)  # [n, F + L_last]
     return tf.matmul(features, parameters.output_kernel)[:, 0] + parameters.output_bias
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy import import_tensorflow
 
 from ncf import candidates, metrics
 
-tf = pytest.importorskip("tensorflow")
+tf = import_tensorflow()
 from ncf import model  # noqa: E402
 from ncf.distributed import Place, Ranks  # noqa: E402
 from ncf.evaluate import Evaluator  # noqa: E402

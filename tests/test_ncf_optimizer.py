@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy import import_tensorflow
 
-tf = pytest.importorskip("tensorflow")
+tf = import_tensorflow()
 from ncf.optimizer import Adam  # noqa: E402
 
 pytestmark = pytest.mark.tf

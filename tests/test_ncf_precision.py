@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from toy import import_tensorflow
 
 from ncf import precision
 from ncf.errors import UserError
@@ -52,7 +53,7 @@ def test_tf32_without_the_hardware_is_refused_with_a_way_out() -> None:
 @pytest.mark.tf
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", 23), ("bfloat16", 7), ("float16", 10)])
 def test_the_probe_sees_what_this_machine_computes_in(dtype: str, bits: int) -> None:
-    tf = pytest.importorskip("tensorflow")
+    tf = import_tensorflow()
     from ncf.step import dense
 
     kind = tf.as_dtype(dtype)

@@ -7,10 +7,11 @@ import itertools
 import numpy as np
 import pytest
 from scipy import stats
+from toy import import_tensorflow
 
 from ncf.errors import UserError
 
-tf = pytest.importorskip("tensorflow")
+tf = import_tensorflow()
 from ncf.batching import share  # noqa: E402
 from ncf.sampling import Sampler, derive_key, epoch_keys, grid_for, permute  # noqa: E402
 

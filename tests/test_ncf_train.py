@@ -7,13 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from toy import toy_folder
+from toy import import_tensorflow, toy_folder
 
 from ncf import dllogger, record
 from ncf.config import config_from_arguments
 from ncf.errors import UserError
 
-tf = pytest.importorskip("tensorflow")
+tf = import_tensorflow()
 from ncf import train  # noqa: E402
 from ncf.batching import Share  # noqa: E402
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytest
 
-from ncf import candidates, dataset
+from ncf import candidates, dataset, distributed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,3 +50,10 @@ def toy_folder(
         "hr_at_10": {},
     }
     return dataset.save(folder, dataset.Prepared(arrays, about))
+
+
+def import_tensorflow() -> Any:
+    """TensorFlow with the threads that a run of its own sets, which cannot be changed later."""
+    tensorflow = pytest.importorskip("tensorflow")
+    distributed.prepare_devices(distributed.Place(), threads=0)
+    return tensorflow
