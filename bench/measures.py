@@ -1,0 +1,104 @@
+"""Quantities derived from one run. Records store facts; every number made of them is made here.
+
+Pure. A quantity that a run cannot give is Missing with the reason, never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from bench.stats import Missing, Value
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ncf.record import Epoch, RunRecord
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A quantity with its unit and the direction in which it is better."""
+
+    name: str
+    unit: str
+    better: Literal["higher", "lower"]
+    of: Callable[[RunRecord], Value]
+
+
+def throughput(run: RunRecord) -> Value:
+    """Training samples/s: samples and seconds of the same steps, summed over epochs.
+
+    Warm-up steps (tracing, compilation) and evaluation are in neither; samples are those of all
+    ranks without padding, seconds those of the slowest rank.
+    """
+    samples = sum(epoch.timed_samples for epoch in run.epochs)
+    seconds = math.fsum(epoch.timed_seconds for epoch in run.epochs)
+    if samples > 0 and 0 < seconds < math.inf:
+        return samples / seconds
+    return Missing("no timed steps")
+
+
+def evaluated(run: RunRecord) -> list[tuple[Epoch, float]]:
+    """The epochs that have a hit rate, with it."""
+    found = ((epoch, epoch.hr_at_k) for epoch in run.epochs)
+    return [(epoch, hr) for epoch, hr in found if hr is not None and math.isfinite(hr)]
+
+
+def best_epoch(run: RunRecord) -> Epoch | None:
+    """The first epoch that reached the highest hit rate; None if nothing was evaluated."""
+    found = evaluated(run)
+    return max(found, key=lambda item: item[1])[0] if found else None
+
+
+def best_hr(run: RunRecord) -> Value:
+    """Highest hit rate over the evaluated epochs."""
+    return max((hr for _, hr in evaluated(run)), default=Missing("never evaluated"))
+
+
+def epochs_to_best(run: RunRecord) -> Value:
+    """Number of the epoch with the best hit rate, counted from 1."""
+    best = best_epoch(run)
+    return Missing("never evaluated") if best is None else float(best.epoch)
+
+
+def time_to_best(run: RunRecord) -> Value:
+    """Seconds of training and evaluation up to the end of the best epoch.
+
+    This is what the published tables call time to train. Set-up (data, library
+    start-up) is outside; compilation during the first epoch is inside. A run that stops at its
+    target ends with its best epoch, so this is its time to target too.
+    """
+    best = best_epoch(run)
+    if best is None:
+        return Missing("never evaluated")
+    until = run.epochs[: run.epochs.index(best) + 1]
+    seconds = math.fsum(epoch.train_seconds + (epoch.eval_seconds or 0.0) for epoch in until)
+    return seconds if 0 < seconds < math.inf else Missing("no time measured")
+
+
+def final_loss(run: RunRecord) -> Value:
+    """Mean training loss of the last epoch."""
+    if not run.epochs:
+        return Missing("no epochs")
+    loss = run.epochs[-1].loss
+    return loss if math.isfinite(loss) else Missing("not finite")
+
+
+def target(run: RunRecord) -> float | None:
+    """The hit rate at which the run was to stop; None where it had none (1.0 trains all epochs)."""
+    return None if run.target_hr is None or run.target_hr >= 1 else run.target_hr
+
+
+def reached_target(run: RunRecord) -> bool | None:
+    """Whether the best hit rate reached the target; None without a target."""
+    goal, best = target(run), best_hr(run)
+    return None if goal is None else not isinstance(best, Missing) and best >= goal
+
+
+THROUGHPUT = Measure("throughput", "samples/s", "higher", throughput)
+BEST_HR = Measure("best_hr", "fraction", "higher", best_hr)
+TIME_TO_BEST = Measure("time_to_best", "s", "lower", time_to_best)
+EPOCHS_TO_BEST = Measure("epochs_to_best", "epochs", "lower", epochs_to_best)
+FINAL_LOSS = Measure("final_loss", "nats", "lower", final_loss)
