@@ -1,0 +1,137 @@
+"""The grid of a suite, filled with runs: what tables and pictures are made of. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from bench.stats import Missing, Summary, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bench.group import Condition, Machine
+    from bench.measures import Measure
+    from bench.store import Attempt
+    from bench.suite import Cell
+    from ncf.record import RunRecord
+
+PRECISIONS = ("fp32", "tf32", "amp")
+"""In this order wherever precisions stand side by side."""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """One planned cell of a block: its seeds, those with a good run, what became of the others.
+
+    `unresolved` counts the seeds without a good run by the status of their last attempt;
+    `failed` holds every failed attempt, also those that a later attempt made good; `unavailable`
+    says why the machine cannot run the cell.
+    """
+
+    cell: Cell
+    planned: tuple[int, ...]
+    good: tuple[int, ...]
+    unresolved: Mapping[str, int]
+    failed: tuple[Attempt, ...]
+    unavailable: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every planned seed has a good run."""
+        return set(self.planned) <= set(self.good)
+
+    @property
+    def not_run(self) -> int:
+        """Planned seeds that no attempt has tried."""
+        tried = {*self.good, *(attempt.seed for attempt in self.failed)}
+        return len(set(self.planned) - tried)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The good runs of one cell under one condition, one a seed, ascending; may be empty."""
+
+    tally: Tally
+    runs: tuple[RunRecord, ...] = ()
+
+    def values(self, measure: Measure) -> list[float]:
+        """The quantity of every run that has it."""
+        found = (measure.of(run) for run in self.runs)
+        return [value for value in found if not isinstance(value, Missing)]
+
+    def summary(self, measure: Measure) -> Summary | Missing:
+        """The quantity over runs, or why there is none."""
+        values = self.values(measure)
+        if values:
+            return summarize(values)
+        if not self.runs:
+            return Missing("no good run")
+        reason = measure.of(self.runs[0])
+        assert isinstance(reason, Missing)
+        return reason
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: a number of ranks (and values of other axes), a pool per precision."""
+
+    rest: tuple[tuple[str, Any], ...]
+    ranks: int
+    pools: Mapping[str, Pool]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Everything that was measured under one condition.
+
+    `condition` is None where no run is good; `machine` is None where nothing was tried. `span`
+    holds the start of the first good run and the end of the last.
+    """
+
+    condition: Condition | None
+    machine: Machine | None
+    rows: tuple[Row, ...]
+    span: tuple[str, str] | None
+
+    @cached_property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions of the grid, fp32 first."""
+        found = {precision for row in self.rows for precision in row.pools}
+        return tuple(sorted(found, key=_precision_order))
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        """All pools, row by row."""
+        return tuple(row.pools[precision] for row in self.rows for precision in self.precisions)
+
+    @property
+    def runs(self) -> tuple[RunRecord, ...]:
+        """All good runs."""
+        return tuple(run for pool in self.pools for run in pool.runs)
+
+    @property
+    def tallies(self) -> tuple[Tally, ...]:
+        """What is there and what is missing, cell by cell."""
+        return tuple(pool.tally for pool in self.pools)
+
+    def baseline(self, row: Row, precision: str) -> Pool | None:
+        """The pool with one rank that `row` is scaled against, all other axes equal."""
+        for other in self.rows:
+            if other.ranks == 1 and other.rest == row.rest:
+                return other.pools.get(precision)
+        return None
+
+    def slices(self) -> tuple[Block, ...]:
+        """A block per combination of the other axes: what one picture can show."""
+        rests = dict.fromkeys(row.rest for row in self.rows)
+        return tuple(
+            replace(self, rows=tuple(row for row in self.rows if row.rest == rest))
+            for rest in rests
+        )
+
+
+def _precision_order(precision: str) -> tuple[int, str]:
+    known = precision in PRECISIONS
+    return (PRECISIONS.index(precision) if known else len(PRECISIONS), precision)

@@ -1,0 +1,190 @@
+"""Attempts -> cells -> rows: which runs may be counted together, and which are missing.
+
+Pure. Runs are pooled only when they agree on machine, data, protocol and versions; what differs
+gets tables of its own (a Block), never an average.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bench.grid import Block, Pool, Row, Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from bench.store import Attempt
+    from bench.suite import Cell
+    from ncf.record import Dataset
+
+NOT_POOLED_BY = ("horovod",)
+"""Versions that may differ within a block: one rank does not load Horovod and says "not used"."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of the host must agree: processor, memory, every GPU with its driver, and its name."""
+
+    cpu_model: str
+    cores: int | None
+    memory_gib: int | None
+    gpus: tuple[tuple[str, int | None], ...]
+    driver: str | None
+    name: str | None = None
+    """Random, given by the orchestrator: two machines of one kind are still two."""
+
+    @classmethod
+    def of(cls, host: Mapping[str, Any]) -> Machine:
+        """The machine that an attempt's `host` describes."""
+        memory = host.get("memory_bytes")
+        found = host.get("gpus") or ()
+        gpus = tuple((str(gpu.get("name")), gpu.get("memory_bytes")) for gpu in found)
+        return cls(
+            cpu_model=str(host.get("cpu_model") or "unknown processor"),
+            cores=host.get("cores"),
+            # A kernel update moves the total by some MiB; that is the same machine.
+            memory_gib=round(memory / 2**30) if memory else None,
+            gpus=gpus,
+            driver=host.get("driver") if gpus else None,
+            name=host.get("machine_id"),
+        )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What two runs must have in common before a number is made of both."""
+
+    machine: Machine
+    dataset: Dataset
+    topk: int
+    versions: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Condition:
+        """The condition under which a good attempt ran."""
+        run = attempt.run
+        assert run is not None
+        versions = {k: v for k, v in run.versions.items() if k not in NOT_POOLED_BY}
+        machine = Machine.of(attempt.host)
+        return cls(machine, run.dataset, run.topk, tuple(sorted(versions.items())))
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A suite's records in order: blocks, the newest first, and attempts outside the grid."""
+
+    blocks: tuple[Block, ...]
+    strays: tuple[Attempt, ...]
+
+
+def group(
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    attempts: Iterable[Attempt],
+    why_not: Callable[[Mapping[str, Any], Cell], str | None] = lambda _host, _cell: None,
+) -> Grouped:
+    """Sort the attempts into the grid.
+
+    Under one condition a seed counts once: its last good attempt. Failures belong to the newest
+    condition of their machine. Attempts of cells outside the grid (the suite was changed) are
+    strays and enter no number.
+
+    Args:
+        cells: the grid.
+        seeds: one repetition of every cell each.
+        attempts: all stored attempts, in any order.
+        why_not: why a host, as the records describe it, cannot run a cell; None if it can.
+    """
+    grid = {cell.key for cell in cells}
+    ordered = sorted(attempts, key=lambda a: (a.cell.key, a.seed, a.attempt))
+    good: dict[Condition, list[Attempt]] = {}
+    failed: dict[Machine, list[Attempt]] = {}
+    for attempt in ordered:
+        if attempt.cell.key in grid:
+            if attempt.ok:
+                good.setdefault(Condition.of(attempt), []).append(attempt)
+            else:
+                failed.setdefault(Machine.of(attempt.host), []).append(attempt)
+    parts: list[tuple[Condition | None, Machine, list[Attempt]]] = []
+    for condition in sorted(good, key=lambda one: _end(good[one]), reverse=True):
+        found = good[condition] + failed.pop(condition.machine, [])
+        parts.append((condition, condition.machine, found))
+    parts += [(None, machine, found) for machine, found in failed.items()]
+    parts.sort(key=lambda part: _end(part[2]), reverse=True)
+    blocks = [
+        _block(condition, machine, found, _rows(cells, seeds, found, why_not), good)
+        for condition, machine, found in parts
+    ] or [Block(None, None, _rows(cells, seeds, [], why_not), None)]
+    return Grouped(tuple(blocks), tuple(a for a in ordered if a.cell.key not in grid))
+
+
+def _end(attempts: Sequence[Attempt]) -> str:
+    return max(attempt.finished_at for attempt in attempts)
+
+
+def _block(
+    condition: Condition | None,
+    machine: Machine,
+    attempts: Sequence[Attempt],
+    rows: Sequence[Row],
+    good: Mapping[Condition, Sequence[Attempt]],
+) -> Block:
+    """One block; rows that this machine ran under other conditions only are not missing here.
+
+    A protocol that is an axis of the suite makes conditions by itself: each protocol has its own
+    tables, without the rows of the others.
+    """
+    elsewhere = {
+        attempt.cell.key
+        for other, found in good.items()
+        if other.machine == machine and other != condition
+        for attempt in found
+    }
+    shown = []
+    for row in rows:
+        tallies = [pool.tally for pool in row.pools.values()]
+        tried = any(tally.good or tally.failed for tally in tallies)
+        if tried or not any(tally.cell.key in elsewhere for tally in tallies):
+            shown.append(row)
+    used = [attempt for attempt in attempts if attempt.ok]
+    span = (min(a.started_at for a in used), _end(used)) if used else None
+    return Block(condition, machine, tuple(shown), span)
+
+
+def _rows(
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    attempts: Sequence[Attempt],
+    why_not: Callable[[Mapping[str, Any], Cell], str | None],
+) -> tuple[Row, ...]:
+    by_cell: dict[str, list[Attempt]] = {}
+    for attempt in attempts:
+        by_cell.setdefault(attempt.cell.key, []).append(attempt)
+    rows: dict[tuple[tuple[tuple[str, Any], ...], int], dict[str, Pool]] = {}
+    for cell in cells:
+        found = by_cell.get(cell.key, [])
+        reason = None if found or not attempts else why_not(attempts[-1].host, cell)
+        rest = tuple((k, v) for k, v in cell.axes.items() if k not in ("ranks", "precision"))
+        rows.setdefault((rest, cell.ranks), {})[cell.precision] = _pool(cell, seeds, found, reason)
+    order = {rest: index for index, rest in enumerate(dict.fromkeys(rest for rest, _ in rows))}
+    keys = sorted(rows, key=lambda key: (order[key[0]], key[1]))
+    return tuple(Row(*key, rows[key]) for key in keys)
+
+
+def _pool(
+    cell: Cell, seeds: Sequence[int], attempts: Sequence[Attempt], unavailable: str | None
+) -> Pool:
+    good = {attempt.seed: attempt for attempt in attempts if attempt.ok}  # the last one stays
+    failed = tuple(attempt for attempt in attempts if not attempt.ok)
+    last = {attempt.seed: attempt.status for attempt in failed if attempt.seed not in good}
+    tally = Tally(
+        cell=cell,
+        planned=tuple(seeds),
+        good=tuple(sorted(good)),
+        unresolved=dict(sorted(Counter(last.values()).items())),
+        failed=failed,
+        unavailable=unavailable,
+    )
+    return Pool(tally, tuple(run for seed in tally.good if (run := good[seed].run) is not None))
