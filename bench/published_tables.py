@@ -1,0 +1,234 @@
+"""The published figures as tables, in the published shape. Pure.
+
+Speed-up and strong scaling are computed from the throughputs, always mixed / full precision;
+where a source prints a speed-up, the two are compared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench import units
+from bench.published import SOURCES, distinct, is_inverted, lookup, select
+from bench.stats import Missing, ratio
+from bench.tables import Table, markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.published import Figure
+    from bench.stats import Value
+
+_PRECISIONS = ("fp32", "tf32", "amp")
+_LATENCIES = (("mean", "mean"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %"))
+_WAYS = {"best": "best run", "average": "average of runs"}
+
+
+def document(figures: Sequence[Figure]) -> str:
+    """All published tables, source by source, as one Markdown page."""
+    parts = [
+        "# Published figures of NVIDIA's NCF examples",
+        (
+            "Trained on MovieLens 20M with a global batch of 1,048,576; HR@10 among 1 + 100 "
+            "candidates. Speed-up is mixed / full precision, strong scaling is against 1 GPU; both "
+            f"are computed here from the throughputs. `{units.DASH}`: the source does not say."
+        ),
+    ]
+    for source in distinct(figures, "source"):
+        own = select(figures, source=source)
+        parts.append(f"## {SOURCES.get(source, source)}")
+        if is_inverted(own):
+            parts.append(
+                "> This source prints its throughput speed-ups inverted (full / mixed precision, "
+                "below 1 where mixed precision is faster). The tables below print them upright."
+            )
+        for sections, render in _PARTS:
+            found = [figure for figure in own if figure.section in sections]
+            for system in distinct(found, "system"):
+                parts += render(system, select(found, system=system))
+    return "\n\n".join(parts) + "\n"
+
+
+def accuracy(figures: Sequence[Figure]) -> Table:
+    """Best HR@10 and time to train of one system, digits as printed."""
+    precisions = _precisions(figures)
+    timed = bool(select(figures, metric="time_to_train"))
+    rows = []
+    for gpus in _gpus(figures):
+        cells = _head(figures, gpus)
+        cells += [_text(lookup(figures, "best_hr_at_10", gpus, p)) for p in precisions]
+        if timed:
+            cells += [_text(lookup(figures, "time_to_train", gpus, p)) for p in precisions]
+        rows.append(tuple(cells))
+    headers = [*_heads(figures), *(f"{p.upper()} best HR@10" for p in precisions)]
+    if timed:
+        headers += [f"{p.upper()} time to train (s)" for p in precisions]
+    return Table(tuple(headers), tuple(rows))
+
+
+def throughput(figures: Sequence[Figure], metric: str = "train_throughput") -> Table:
+    """Samples/s of one system, speed-up and strong scaling."""
+    precisions = _precisions(figures)
+    form = _rate_form(figures)
+    all_gpus = _gpus(figures)
+    pairs = [("amp", full) for full in precisions if full != "amp" and "amp" in precisions]
+    scaled = len(all_gpus) > 1
+    rows = []
+    for gpus in all_gpus:
+        found = {p: lookup(figures, metric, gpus, p) for p in precisions}
+        cells = _head(figures, gpus)
+        cells += [_rate(found[p], form) for p in precisions]
+        cells += [_ratio(found[mixed], found[full]) for mixed, full in pairs]
+        if scaled:
+            cells += [_ratio(found[p], lookup(figures, metric, 1, p)) for p in precisions]
+        rows.append(tuple(cells))
+    headers = [*_heads(figures), *(f"{p.upper()} (samples/s)" for p in precisions)]
+    headers += [f"Speed-up {mixed.upper()}/{full.upper()}" for mixed, full in pairs]
+    headers += [f"Strong scaling {p.upper()}" for p in precisions] if scaled else []
+    return Table(tuple(headers), tuple(rows))
+
+
+def inference(figures: Sequence[Figure]) -> Table:
+    """Inference throughput and latency of one system by precision and batch size."""
+    form = _rate_form(select(figures, metric="inference_throughput"))
+    rows = []
+    for precision in _precisions(figures):
+        for batch in distinct(select(figures, precision=precision), "batch_per_gpu"):
+            cell = select(figures, precision=precision, batch_per_gpu=batch)
+            rate = lookup(cell, "inference_throughput", 1, precision)
+            cells = [precision.upper(), units.count(batch), _rate(rate, form)]
+            for key, _ in _LATENCIES:
+                cells.append(_milliseconds(lookup(cell, f"latency_{key}", 1, precision)))
+            rows.append(tuple(cells))
+    headers = (
+        "Precision",
+        "Batch",
+        "Samples/s",
+        *(f"Latency {text} (ms)" for _, text in _LATENCIES),
+    )
+    return Table(headers, tuple(rows), ("Precision",))
+
+
+def computed_speedups(figures: Sequence[Figure]) -> list[tuple[Figure, Value]]:
+    """Every printed speed-up beside the one that the source's own throughputs give."""
+    pairs: list[tuple[Figure, Value]] = []
+    for printed in select(figures, metric="speedup"):
+        mixed_name, _, full_name = printed.precision.partition("/")
+        same = select(
+            figures,
+            source=printed.source,
+            section=printed.section,
+            system=printed.system,
+            gpus=printed.gpus,
+        )
+        mixed = select(same, precision=mixed_name, unit="samples/s")
+        full = select(same, precision=full_name, unit="samples/s")
+        if mixed and full:
+            pairs.append((printed, ratio(mixed[0].value, full[0].value)))
+        else:
+            pairs.append((printed, Missing("no throughput")))
+    return pairs
+
+
+def check_text(figures: Sequence[Figure]) -> str:
+    """One sentence on whether the printed speed-ups agree with the computed ones; or ""."""
+    pairs = computed_speedups(figures)
+    if not pairs:
+        return ""
+    wrong = [f"{p.gpus} GPUs: printed {p.text}" for p, value in pairs if not _agrees(p, value)]
+    if wrong:
+        return f"Printed speed-ups that do not follow from the throughputs: {'; '.join(wrong)}."
+    printed = ", ".join(figure.text for figure, _ in pairs)
+    return f"The speed-ups that the source prints ({printed}) agree within rounding."
+
+
+def _agrees(printed: Figure, computed: Value) -> bool:
+    decimals = len(printed.text.partition(".")[2])
+    return not isinstance(computed, Missing) and f"{computed:.{decimals}f}" == printed.text
+
+
+def _accuracy_part(system: str, figures: Sequence[Figure]) -> list[str]:
+    return [f"### Training accuracy: {system}{_how(figures)}", markdown(accuracy(figures))]
+
+
+def _histogram_part(system: str, figures: Sequence[Figure]) -> list[str]:
+    rows = tuple((f.precision.upper(), f.text, f.aggregation or units.DASH) for f in figures)
+    table = Table(("Precision", "Mean best HR@10", "Over"), rows, ("Precision", "Over"))
+    return [f"### Best HR@10 over repeated runs: {system}", markdown(table)]
+
+
+def _throughput_part(system: str, figures: Sequence[Figure]) -> list[str]:
+    parts = [f"### Training throughput: {system}{_how(figures)}", markdown(throughput(figures))]
+    return parts + [text for text in (check_text(figures),) if text]
+
+
+def _inference_part(system: str, figures: Sequence[Figure]) -> list[str]:
+    by_batch = _states_batch(figures)
+    table = inference(figures) if by_batch else throughput(figures, "inference_throughput")
+    parts = [f"### Inference: {system}{_how(figures)}", markdown(table)]
+    return parts + [text for text in (check_text(figures),) if text]
+
+
+_PARTS = (
+    (("training-accuracy",), _accuracy_part),
+    (("accuracy-histogram",), _histogram_part),
+    (("training-throughput",), _throughput_part),
+    (("inference-throughput", "inference-latency"), _inference_part),
+)
+
+
+def _how(figures: Sequence[Figure]) -> str:
+    """The source's way from runs to a number, for a heading: " (average)"."""
+    ways = [_WAYS.get(text, text) for text in distinct(figures, "aggregation") if text]
+    return f" ({', '.join(ways)})" if ways else ""
+
+
+def _gpus(figures: Sequence[Figure]) -> list[int]:
+    return sorted({figure.gpus for figure in figures if figure.gpus is not None})
+
+
+def _precisions(figures: Sequence[Figure]) -> list[str]:
+    found = set(distinct(figures, "precision"))
+    return [precision for precision in _PRECISIONS if precision in found]
+
+
+def _states_batch(figures: Sequence[Figure]) -> bool:
+    return any(figure.batch_per_gpu is not None for figure in figures)
+
+
+def _heads(figures: Sequence[Figure]) -> list[str]:
+    return ["GPUs", "Batch per GPU"] if _states_batch(figures) else ["GPUs"]
+
+
+def _head(figures: Sequence[Figure], gpus: int) -> list[str]:
+    if not _states_batch(figures):
+        return [str(gpus)]
+    found = [b for b in distinct(select(figures, gpus=gpus), "batch_per_gpu") if b is not None]
+    return [str(gpus), units.count(found[0]) if found else units.DASH]
+
+
+def _text(figure: Figure | None) -> str:
+    return figure.text if figure else units.DASH
+
+
+def _rate(figure: Figure | None, form: units.Formatter) -> str:
+    return form(figure.value) if figure else units.DASH
+
+
+def _ratio(numerator: Figure | None, denominator: Figure | None) -> str:
+    if numerator is None or denominator is None:
+        return units.DASH
+    return units.show(ratio(numerator.value, denominator.value), units.ratio)
+
+
+def _milliseconds(figure: Figure | None) -> str:
+    if figure is None:
+        return units.DASH
+    # Three digits fewer than the seconds had: no precision that the source did not print.
+    return f"{figure.value * 1e3:.{max(0, len(figure.text.partition('.')[2]) - 3)}f}"
+
+
+def _rate_form(figures: Sequence[Figure]) -> units.Formatter:
+    """Every digit if the source gave them, else millions with two decimals."""
+    rates = [figure.value for figure in figures if figure.unit == "samples/s"]
+    return units.millions if rates and all(rate % 10_000 == 0 for rate in rates) else units.count

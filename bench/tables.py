@@ -1,0 +1,253 @@
+"""Our figures as tables in the published shape. Pure: blocks in, tables out, then Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
+
+from bench import units
+from bench.measures import (
+    BEST_HR,
+    EPOCHS_TO_BEST,
+    FINAL_LOSS,
+    THROUGHPUT,
+    TIME_TO_BEST,
+    reached_target,
+    target,
+)
+from bench.stats import Missing, ratio_of_medians
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.grid import Block, Pool, Row, Tally
+    from bench.measures import Measure
+    from bench.stats import Ratio
+
+SPEEDUPS = (("amp", "fp32"), ("amp", "tf32"))
+"""Mixed over full precision, always this way up: above 1 means that mixed is faster."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text; `left` names the columns that hold words, the others are aligned right."""
+
+    headers: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: tuple[str, ...] = ()
+
+
+def markdown(table: Table) -> str:
+    """A pipe table, as GitHub renders it."""
+    align = ["left" if header in table.left else "right" for header in table.headers]
+    return tabulate(
+        [[_escaped(cell) for cell in row] for row in table.rows],
+        headers=[_escaped(header) for header in table.headers],
+        tablefmt="pipe",
+        colalign=align,
+        disable_numparse=True,  # "0.9590" and "1.10" keep their zeros
+    )
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def precision_label(block: Block, precision: str) -> str:
+    """`FP32`, `TF32`, or `AMP` with the type it computed in."""
+    runs = (run for row in block.rows for run in row.pools[precision].runs)
+    types = sorted({run.precision.compute_dtype for run in runs})
+    return f"AMP ({', '.join(types)})" if precision == "amp" and types else precision.upper()
+
+
+def accuracy(block: Block) -> Table:
+    """Best HR@k by ranks and precision, with the two baselines of the data set below."""
+    digits = _digits(block)
+    labels = [precision_label(block, precision) for precision in block.precisions]
+    rows = [
+        (*head(row), *(_measured(row.pools[p], BEST_HR, digits) for p in block.precisions))
+        for row in block.rows
+    ]
+    if block.condition is not None:
+        data = block.condition.dataset
+        blanks = [""] * len(rest_names(block))
+        for name, value in (
+            ("popularity", data.popularity_hr_at_k),
+            ("chance", data.chance_hr_at_k),
+        ):
+            text = units.show(value, digits)
+            rows.append((name, *blanks, *(text for _ in labels)))
+    return Table(("Ranks", *rest_names(block), *labels), tuple(rows))
+
+
+def convergence(block: Block) -> Table:
+    """Time to the best HR@k, its epoch, the final loss, and runs that reached their target."""
+    columns: list[tuple[str, Measure, units.Formatter]] = [
+        ("Time to best (s)", TIME_TO_BEST, units.seconds),
+        ("Best epoch", EPOCHS_TO_BEST, lambda value: f"{value:.4g}"),
+        ("Final loss", FINAL_LOSS, lambda value: f"{value:.4f}"),
+    ]
+    with_target = any(target(run) is not None for run in block.runs)
+    headers = ("Ranks", *rest_names(block), "Precision", *(name for name, _, _ in columns))
+    rows = []
+    for row in block.rows:
+        for precision, pool in _pools(block, row):
+            cells = [_measured(pool, measure, form) for _, measure, form in columns]
+            if with_target:
+                cells.append(_reached(pool))
+            rows.append((*head(row), precision_label(block, precision), *cells))
+    return Table(
+        headers + (("Reached target",) if with_target else ()), tuple(rows), ("Precision",)
+    )
+
+
+def throughput(block: Block) -> Table:
+    """Samples/s by ranks and precision, speed-up of mixed precision, strong scaling."""
+    form = rate_form(block)
+    pairs = [pair for pair in SPEEDUPS if set(pair) <= set(block.precisions)]
+    labels = [precision_label(block, precision) for precision in block.precisions]
+    rows = []
+    for row in block.rows:
+        cells = [_batch_per_rank(row)]
+        cells += [_measured(row.pools[p], THROUGHPUT, form) for p in block.precisions]
+        cells += [units.ratio_summary(speedup(row, mixed, full)) for mixed, full in pairs]
+        cells += [_scaling_text(block, row, precision) for precision in block.precisions]
+        rows.append((*head(row), *cells))
+    headers = (
+        "Ranks",
+        *rest_names(block),
+        "Batch per rank",
+        *(f"{label} (samples/s)" for label in labels),
+        *(f"Speed-up {mixed.upper()}/{full.upper()}" for mixed, full in pairs),
+        *(f"Strong scaling {precision.upper()}" for precision in block.precisions),
+    )
+    return Table(headers, tuple(rows))
+
+
+def speedup(row: Row, mixed: str, full: str) -> Ratio | Missing:
+    """Throughput of mixed over full precision in one row."""
+    return _ratio(row.pools.get(mixed), row.pools.get(full))
+
+
+def scaling(block: Block, row: Row, precision: str) -> Ratio | Missing:
+    """Throughput of a row over that of one rank, at the same global batch."""
+    base = block.baseline(row, precision)
+    if base is None:
+        return Missing("no cell with 1 rank")
+    return _ratio(row.pools.get(precision), base)
+
+
+def incomplete(tallies: Sequence[Tally]) -> Table | None:
+    """The cells that lack runs or saw a failure, with the reasons; None if there are none."""
+    concerned = [tally for tally in tallies if tally.failed or not tally.complete]
+    if not concerned:
+        return None
+    rows = []
+    for tally in concerned:
+        failed = Counter(attempt.status for attempt in tally.failed)
+        last = tally.failed[-1].failure if tally.failed else None
+        remark = tally.unavailable or (last.message if last else "")
+        rows.append(
+            (
+                axes_text(tally.cell.axes),
+                f"{len(tally.good)}/{len(tally.planned)}",
+                ", ".join(f"{n} {status}" for status, n in sorted(failed.items())) or "0",
+                "not available" if tally.unavailable else str(tally.not_run),
+                remark if len(remark) <= 160 else remark[:157] + "...",
+            )
+        )
+    headers = ("Cell", "Good runs", "Failed attempts", "Not run", "Last reason")
+    return Table(headers, tuple(rows), ("Cell", "Failed attempts", "Last reason"))
+
+
+def counted(n: int, tally: Tally) -> str:
+    """The sample size and what is missing from it: "n=3", "n=7/20, 2 oom, 11 not run"."""
+    if tally.complete and n >= len(tally.planned):
+        return f"n={n}"
+    parts = [f"n={n}/{len(tally.planned)}"]
+    parts += [f"{count} {status}" for status, count in tally.unresolved.items()]
+    if tally.unavailable:
+        parts.append("not available")
+    elif tally.not_run:
+        parts.append(f"{tally.not_run} not run")
+    return ", ".join(parts)
+
+
+def axes_text(axes: Any) -> str:
+    """The values of a cell's axes: "ranks 2, precision amp"."""
+    return ", ".join(f"{name} {_plain(value)}" for name, value in axes.items()) or "all"
+
+
+def _measured(pool: Pool, measure: Measure, form: units.Formatter) -> str:
+    data = pool.summary(measure)
+    if isinstance(data, Missing):
+        return units.not_available(data.reason if pool.runs else counted(0, pool.tally))
+    return f"{units.summary(data, form)}, {counted(data.n, pool.tally)}"
+
+
+def _ratio(numerator: Pool | None, denominator: Pool | None) -> Ratio | Missing:
+    if numerator is None or denominator is None:
+        return Missing("not in the grid")
+    above, below = numerator.summary(THROUGHPUT), denominator.summary(THROUGHPUT)
+    if isinstance(below, Missing):
+        return Missing(f"baseline: {below.reason}")
+    if isinstance(above, Missing):
+        return above
+    if {run.global_batch for run in (*numerator.runs, *denominator.runs)} != {
+        numerator.runs[0].global_batch
+    }:
+        return Missing("global batch differs")
+    return ratio_of_medians(above, below)
+
+
+def _scaling_text(block: Block, row: Row, precision: str) -> str:
+    if row.ranks == 1:  # its own baseline: 1 by definition, without a spread
+        known = not isinstance(row.pools[precision].summary(THROUGHPUT), Missing)
+        return units.ratio(1) if known else units.not_available("no good run")
+    return units.ratio_summary(scaling(block, row, precision))
+
+
+def _reached(pool: Pool) -> str:
+    answers = [answer for answer in map(reached_target, pool.runs) if answer is not None]
+    return f"{sum(answers)}/{len(answers)}" if answers else units.not_available()
+
+
+def _batch_per_rank(row: Row) -> str:
+    sizes = {run.global_batch for pool in row.pools.values() for run in pool.runs}
+    if len(sizes) != 1:
+        return units.not_available("differs" if sizes else "no good run")
+    return units.exact(sizes.pop() / row.ranks)
+
+
+def rate_form(block: Block) -> units.Formatter:
+    """Every digit below a million samples/s, "20.03 M" from there on; one form per table."""
+    found = [pool.summary(THROUGHPUT) for pool in block.pools]
+    large = any(not isinstance(data, Missing) and data.median >= 1e6 for data in found)
+    return units.compact if large else units.count
+
+
+def _digits(block: Block) -> units.Formatter:
+    users = block.condition.dataset.test_users if block.condition else 0
+    digits = units.hit_rate_digits(users)
+    return lambda value: units.hit_rate(value, digits)
+
+
+def _pools(block: Block, row: Row) -> list[tuple[str, Pool]]:
+    return [(precision, row.pools[precision]) for precision in block.precisions]
+
+
+def rest_names(block: Block) -> tuple[str, ...]:
+    """Names of the axes beside ranks and precision; they get columns of their own."""
+    return tuple(name for name, _ in block.rows[0].rest)
+
+
+def head(row: Row) -> tuple[str, ...]:
+    """The first cells of a line: ranks, then the other axes."""
+    return (str(row.ranks), *(_plain(value) for _, value in row.rest))
+
+
+def _plain(value: Any) -> str:
+    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
