@@ -1,0 +1,163 @@
+"""results/<suite>/report.md and plots/<suite>/ from stored records. Thin: reads, calls, writes.
+
+The same records give the same bytes. A file whose content would not change is left alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import published, published_tables, store
+from bench.document import Image, dates_text, document, machine_text
+from bench.errors import UserError
+from bench.group import Grouped, group
+from bench.host import Gpu, Host, why_not
+from bench.suite import cells
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from bench.grid import Block
+    from bench.suite import Cell, Suite
+
+CAPTIONS = {
+    "validation-curves": "HR@{k} after each epoch, median over seeds by precision and ranks",
+    "best-hr-histogram": "Best HR@{k} of every run with the mean of each precision",
+    "throughput": "Training throughput by ranks and precision",
+}
+
+
+def write_report(
+    suite: Suite, results_root: Path, plots_root: Path, published_csv: Path
+) -> list[Path]:
+    """Draw the tables and pictures of a suite from what is stored.
+
+    Returns:
+        The report, then the pictures.
+
+    Raises:
+        UserError: nothing is stored, the published figures cannot be read, or a file cannot be
+            written.
+    """
+    folder = results_root / suite.name
+    loaded = store.load(folder)
+    if not loaded.attempts and not loaded.unreadable:
+        raise UserError(f"{folder}: no records of {suite.name}; make them: bench run {suite.name}")
+    figures = published.read(published_csv)
+    grouped = group(cells(suite), suite.seeds, loaded.attempts, _why_not)
+    pictures = plots_root / suite.name
+    try:
+        images, written = _draw(suite, grouped, folder, pictures)
+        unreadable = [(path.relative_to(folder).as_posix(), why) for path, why in loaded.unreadable]
+        text = document(suite, grouped, figures, unreadable, images)
+        report = folder / "report.md"
+        _write(report, text.encode("utf-8"))
+        _remove_stale(pictures, written)
+    except OSError as error:
+        raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
+    return [report, *written]
+
+
+def published_markdown(csv: Path) -> str:
+    """All published tables, source by source.
+
+    Raises:
+        UserError: the file cannot be read, see `published.read`.
+    """
+    return published_tables.document(published.read(csv))
+
+
+def _why_not(host: Mapping[str, Any], cell: Cell) -> str | None:
+    """Why the machine of a record cannot run a cell; what the record does not say is no reason."""
+    known = Host(
+        cpu_model=str(host.get("cpu_model")),
+        cores=host.get("cores") or cell.ranks,
+        memory_bytes=host.get("memory_bytes"),
+        gpus=tuple(_gpu(gpu) for gpu in host.get("gpus") or ()),
+        no_gpus=host.get("no_gpus") or "the machine has none",
+        horovodrun="not recorded",
+    )
+    return why_not(known, cell.ranks, cell.precision)
+
+
+def _gpu(data: Mapping[str, Any]) -> Gpu:
+    capability = data.get("compute_capability")
+    return Gpu(str(data.get("name")), compute_capability=tuple(capability) if capability else None)
+
+
+def _draw(
+    suite: Suite, grouped: Grouped, folder: Path, pictures: Path
+) -> tuple[dict[int, list[Image]], list[Path]]:
+    """Write the pictures of every block that has runs; links are relative to the report."""
+    relative = Path(os.path.relpath(pictures, folder)).as_posix()
+    images: dict[int, list[Image]] = {}
+    written: list[Path] = []
+    for index, block in enumerate(grouped.blocks):
+        number = f"-{index + 1}" if len(grouped.blocks) > 1 else ""
+        for part in block.slices():
+            if not part.runs:
+                continue
+            suffix = "".join(f"-{name}={value}" for name, value in part.rows[0].rest)
+            suffix = re.sub(r"[^A-Za-z0-9._=-]+", "_", suffix) + number
+            for name, caption, png, svg in _pictures_of(suite, part):
+                stem = f"{name}{suffix}"
+                for kind, content in (("png", png), ("svg", svg)):
+                    path = pictures / f"{stem}.{kind}"
+                    _write(path, content)
+                    written.append(path)
+                links = (f"{relative}/{stem}.png", f"{relative}/{stem}.svg")
+                images.setdefault(index, []).append(Image(caption, *links))
+    return images, written
+
+
+def _pictures_of(suite: Suite, block: Block) -> list[tuple[str, str, bytes, bytes]]:
+    """Name, caption and both forms of every picture of one block."""
+    from bench import plots
+
+    assert block.condition is not None
+    assert block.span is not None
+    where = f"{machine_text(block.condition.machine)}. Runs of {dates_text(block.span)}."
+    data = block.condition.dataset.name
+    rest = ", ".join(f"{name} {value}" for name, value in block.rows[0].rest)
+    title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
+    drawn = plots.draw(block, title, where)
+    return [
+        (
+            name,
+            CAPTIONS[name].format(k=block.condition.topk) + (f" ({rest})" if rest else ""),
+            picture.png,
+            picture.svg,
+        )
+        for name, picture in drawn.items()
+    ]
+
+
+def _remove_stale(pictures: Path, written: list[Path]) -> None:
+    """Delete pictures of an earlier report that this one does not have; leave other files alone."""
+    if not pictures.is_dir():
+        return
+    for path in pictures.iterdir():
+        ours = path.suffix in (".png", ".svg") and path.name.startswith(tuple(CAPTIONS))
+        if ours and path not in written:
+            path.unlink()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and only if it changes something."""
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(temporary).chmod(0o644)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
