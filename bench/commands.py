@@ -67,7 +67,8 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
             good = {(a.cell.key, a.seed) for a in result.attempts if a.ok}
             code = OK if len(good) == len(plan.runs) else FAILED
         written = [] if parsed.no_report or result.interrupted else _write_report(parsed, suite)
-    view.say(_farewell(plan, result, code))
+    if plan.runs:
+        view.say(_farewell(plan, result, code))
     for path in written:
         if path.suffix == ".md":
             view.say(f"report: {path}")

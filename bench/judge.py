@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from bench.suite import Cell, DataIdentity
     from ncf.record import RunRecord
 
-NAN, INVALID, INTERRUPTED = 3, 4, 130
-"""Exit codes of `ncf train` beside 0 and 2 (bad input)."""
+INTERRUPTED = 130
+_TOLD = {3: "nan", 4: "invalid", INTERRUPTED: "interrupted"}
+"""Statuses that `ncf train` itself tells, by its exit code; 0 and 2 (bad input) are no such."""
 
 _OUT_OF_MEMORY = re.compile(
     r"ResourceExhaustedError|RESOURCE_EXHAUSTED|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
@@ -24,7 +25,10 @@ _OUT_OF_MEMORY = re.compile(
 _NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
 _RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>:(.*)")
 _RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[(\d+)\]")
-_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*")
+_EXCEPTION = re.compile(
+    r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
+    r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"
+)
 
 
 def judge(
@@ -55,30 +59,38 @@ def judge(
     last = last_words(rank_lines(output, rank))
 
     def failed(status: str, message: str) -> tuple[str, Failure]:
-        stuck = f"; processes {ended.survivors} did not die" if ended.survivors else ""
-        where = rank if ended.cause == "finished" and status != "invalid" else None
-        return status, Failure(_line(message) + stuck, where, signal, exit_code)
+        if ended.survivors:
+            message += f"; processes {list(ended.survivors)} did not die"
+        if status in ("timeout", "interrupted"):  # what ended it then was ours, not its own
+            return status, Failure(_line(message))
+        return status, Failure(
+            _line(message), None if status == "invalid" else rank, signal, exit_code
+        )
 
     if ended.cause == "interrupted":
         return failed("interrupted", "stopped by the user")
     if ended.cause == "timeout":
-        return failed("timeout", f"no end after {ended.wall_seconds:.0f} s; last: {last}")
+        return failed("timeout", f"no end after {ended.timeout_s:g} s; last: {last}")
     reason = (run.reason if run else None) or last
-    if exit_code == NAN or (run and run.status == "nan"):
-        return failed("nan", reason)
-    if exit_code == INVALID or (run and run.status == "invalid"):
-        return failed("invalid", reason)
-    if exit_code == INTERRUPTED or (run and run.status == "interrupted"):
-        return failed("interrupted", reason)
+    told = _TOLD.get(exit_code or 0) or (run.status if run else None)
+    if told in _TOLD.values():
+        return failed(str(told), reason)
     if exit_code != 0 or signal:
         memory = out_of_memory(output, killed=signal == "SIGKILL", oom_kills=ended.host_oom_kills)
-        return failed("oom", memory) if memory else failed("crash", reason)
+        return failed("oom", memory) if memory else failed("crash", _crash(signal, reason))
     if run is None:
         return failed("invalid", f"exit code 0 without a usable record: {no_run}")
     if run.status != "ok":
         return failed("crash", reason)
     wrong = discrepancies(cell, seed, data, run)
     return failed("invalid", "; ".join(wrong)) if wrong else ("ok", None)
+
+
+def _crash(signal: str | None, reason: str) -> str:
+    if signal is None or _EXCEPTION.match(reason):
+        return reason
+    why = " from outside, not for want of memory" if signal == "SIGKILL" else ""
+    return f"ended by {signal}{why}; last: {reason}"
 
 
 _SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}

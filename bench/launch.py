@@ -43,6 +43,7 @@ class Ended:
 
     cause: Literal["finished", "timeout", "interrupted"]
     wall_seconds: float
+    timeout_s: float
     exit_code: int | None = None
     signal: str | None = None
     host_oom_kills: int | None = None
@@ -191,6 +192,7 @@ def supervise(
     return Ended(
         cause=cause,
         wall_seconds=wall_seconds,
+        timeout_s=timeout_s,
         exit_code=code if code is not None and code >= 0 else None,
         signal=_signal_name(-code) if code is not None and code < 0 else None,
         host_oom_kills=None if oom_kills is None or now is None else now - oom_kills,

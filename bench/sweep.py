@@ -91,7 +91,8 @@ def _run_all(
         result.attempts.append(attempt)
         if attempt.ok:
             durations.add(cell, attempt.wall_seconds)
-        left = durations.expect(cell for cell, _ in runs[index + 1 :])
+        to_come = [later for later, _ in runs[index + 1 :]]
+        left = durations.expect(to_come) if to_come else None
         sweep.view.say(f"{label}: {run_result(attempt, left)}")
         if not attempt.ok:
             sweep.view.say(failure_details(sweep.store, attempt))

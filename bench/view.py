@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -67,11 +66,6 @@ class View:
         return on_line
 
 
-def quiet() -> TextIO:
-    """Where lines go when stdout is for JSON alone."""
-    return sys.stderr
-
-
 def run_label(index: int, total: int, cell: Any, seed: int) -> str:
     """`[ 3/12] ranks=2,precision=amp seed 1`."""
     width = len(str(total))
@@ -81,9 +75,9 @@ def run_label(index: int, total: int, cell: Any, seed: int) -> str:
 def run_result(attempt: Attempt, left: float | None) -> str:
     """The end of a run's line: its figures, or what went wrong."""
     time_left = "" if left is None else f"; about {units.duration(left)} left"
-    seconds = units.duration(attempt.wall_seconds)
+    seconds = took(attempt.wall_seconds)
     if attempt.ok and attempt.run is not None:
-        speed = units.show(throughput(attempt.run), units.compact)
+        speed = units.show(throughput(attempt.run), units.count)
         rate = units.show(best_hr(attempt.run), units.hit_rate)
         return f"{speed} samples/s, best HR@{attempt.run.topk} {rate}, {seconds}{time_left}"
     failure = attempt.failure
@@ -96,6 +90,11 @@ def run_result(attempt: Attempt, left: float | None) -> str:
     ]
     known = ", ".join(fact for fact in facts if fact)
     return f"FAILED: {attempt.status} ({known}): {failure.message}{time_left}"
+
+
+def took(seconds: float) -> str:
+    """A run's wall time: tenths while they mean something."""
+    return f"{seconds:.1f} s" if seconds < 99.95 else units.duration(seconds)
 
 
 def plan_text(plan: Plan) -> str:
@@ -114,14 +113,16 @@ def plan_text(plan: Plan) -> str:
 
 
 def totals(plan: Plan) -> str:
-    """`smoke: 10 to run, 2 of 12 stored; expected time about 3 min`."""
+    """`smoke: 10 to run, 2 of 12 stored; expected time: 3 min`."""
+    away = len(plan.cells) - len(plan.available)
+    not_here = f"; {away} of {len(plan.cells)} cells are not available here" if away else ""
     if not plan.runs:
-        return f"nothing to run: {plan.stored} of {plan.total} runs are stored"
+        return f"nothing to run: {plan.stored} of {plan.total} runs are stored{not_here}"
     expected = plan.expected_seconds
     duration = "unknown (no run is stored yet)" if expected is None else units.duration(expected)
     return (
-        f"{plan.suite.name}: {len(plan.runs)} to run, {plan.stored} of {plan.total} stored; "
-        f"expected time: {duration}"
+        f"{plan.suite.name}: {len(plan.runs)} to run, {plan.stored} of {plan.total} stored"
+        f"{not_here}; expected time: {duration}"
     )
 
 
