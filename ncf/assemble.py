@@ -162,7 +162,8 @@ def describe(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     drawn, tied = manifest["candidates"], rule["tied_last_timestamp_share"]
     name = manifest["name"]
     if source.get("known_as"):
-        name += f" (recognised by {'its MD5' if source['known_by'] == 'md5' else 'its counts and last timestamp'})"
+        how = {"md5": "its MD5", "counts": "its counts and last timestamp"}[source["known_by"]]
+        name += f" (recognised by {how})"
     dropped = [f"{facts['dropped_repeats']:,} repeats"]
     dropped.append(
         f"{facts['dropped_short_users']:,} users below {rule['min_interactions']} interactions "

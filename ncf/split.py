@@ -147,7 +147,7 @@ def _sorted_by_pair(
     keys = users.astype(np.int64)
     keys *= n_items
     keys += items
-    if (n_users * n_items).bit_length() + place_bits > 63:
+    if (int(n_users) * int(n_items)).bit_length() + place_bits > 63:
         order = np.argsort(keys, kind="stable")
         return keys[order], order
     keys <<= place_bits
