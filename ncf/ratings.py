@@ -109,10 +109,10 @@ def _table(source: Source, layout: Layout) -> pa.Table:
     if table is None or layout.time is None:
         raise UserError(f"{source.label}: cannot be read as {layout.describe()}")
     text = pc.ascii_trim_whitespace(table.column(2).combine_chunks())
-    for time_type in types:
-        if _fits(text[:1], time_type):
-            break
-    row = _first_misfit(text, time_type)
+    # Numbers are judged by the most general type, dates by the form of the first one.
+    fitting = [kind for kind in types if _fits(text[:1], kind)]
+    general = layout.time_kind != "date" or not fitting
+    row = _first_misfit(text, types[-1] if general else fitting[0])
     value = text[row].as_buffer().to_pybytes().decode("utf-8", "backslashreplace")
     what = f"timestamp {value!r} is not a number or an ISO date" if value else _NO_TIME
     raise _at_row(source, layout, row, what)

@@ -213,12 +213,11 @@ def _find(header: list[str], names: tuple[str, ...]) -> int | None:
 
 
 def _time_kind(rows: list[list[str]], time: int | None) -> str:
-    """`none`, `whole`, `number` or `date`, by what most rows of the sample hold."""
+    """`none`, `whole`, `number` or `date`, by the first value that is there and is one of them."""
     if time is None:
         return "none"
     values = [row[time] for row in rows if len(row) > time and row[time]]
-    whole = sum(bool(_WHOLE.match(value)) for value in values)
-    number = sum(bool(_NUMBER.match(value)) for value in values)
-    if 2 * number < len(values):
+    kinds = [_NUMBER.match(value) for value in values if _NUMBER.match(value) or _DATE.match(value)]
+    if kinds and kinds[0] is None:
         return "date"
-    return "whole" if whole == number else "number"
+    return "number" if any(kind and kind[1] for kind in kinds) else "whole"
