@@ -56,7 +56,7 @@ facts() {
 import hashlib, importlib.metadata, pathlib, platform, sys
 names = {"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-cpu-aws"}
 found = {str(d.metadata["Name"]).lower().replace("_", "-"): d.version
-         for d in importlib.metadata.distributions()}
+         for d in reversed(list(importlib.metadata.distributions()))}  # the first on the path wins
 digest = hashlib.sha256()
 for name in ("pyproject.toml", "constraints.txt", "scripts/setup.sh", "scripts/build_horovod.py",
              "scripts/horovod_recipe.py", "scripts/horovod_tools.py"):
@@ -72,7 +72,7 @@ base_pins() {
   "$BASE" - <<'PY'
 import importlib.metadata, re
 found = {re.sub(r"[-_.]+", "-", str(d.metadata["Name"])).lower(): d
-         for d in importlib.metadata.distributions()}
+         for d in reversed(list(importlib.metadata.distributions()))}
 todo = [n for n in found if n in ("tensorflow", "tensorflow-cpu", "tensorflow-gpu",
                                   "tensorflow-cpu-aws")]
 seen = set()
