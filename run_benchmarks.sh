@@ -16,7 +16,8 @@ Train NeuMF over GPUs x precisions x seeds and regenerate the published tables, 
 
 The first call sets up a virtual environment (TensorFlow, Horovod built for it: minutes); later
 calls start at once. Every argument goes to `python -m bench`; `./run_benchmarks.sh run --help`
-lists its options. Running a suite again trains only what is missing.
+lists its options. Running a suite again trains only what is missing. Records and tables go to
+results/, pictures to plots/, both in the folder you start it from.
 
 Environment variables:
   PYTHON             the Python to use, 3.10 to 3.13       (default: python3, else a newer name)
