@@ -131,18 +131,17 @@ def check_target(folder: Path, *, force: bool) -> None:
     Raises:
         UserError: something is there already; with `force` only what is no data folder.
     """
-    if not folder.exists() and not folder.is_symlink():
-        return
-    if not folder.is_dir():
-        raise UserError(f"{folder}: exists and is not a folder; choose another --output")
-    with _os_errors(folder):
-        empty = next(folder.iterdir(), None) is None
-    if empty:
-        return
-    if not (folder / MANIFEST).is_file():
-        raise UserError(f"{folder}: not empty and not a data folder; choose another --output")
-    if not force:
-        raise UserError(f"{folder}: exists already; add --force to replace it")
+    with _os_errors(folder, "written"):
+        if not folder.exists() and not folder.is_symlink():
+            return
+        if not folder.is_dir():
+            raise UserError(f"{folder}: exists and is not a folder; choose another --output")
+        if next(folder.iterdir(), None) is None:
+            return
+        if not (folder / MANIFEST).is_file():
+            raise UserError(f"{folder}: not empty and not a data folder; choose another --output")
+        if not force:
+            raise UserError(f"{folder}: exists already; add --force to replace it")
 
 
 def save(folder: Path, data: Prepared, *, force: bool = False) -> Data:
@@ -155,7 +154,7 @@ def save(folder: Path, data: Prepared, *, force: bool = False) -> Data:
     """
     check_target(folder, force=force)
     target = folder.resolve()
-    with _os_errors(folder):
+    with _os_errors(folder, "written"):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
@@ -183,27 +182,24 @@ def load(folder: Path) -> Data:
         UserError: no folder, no manifest, a newer schema, or an array that is missing,
             truncated or not what the manifest says; names it and the way out.
     """
-    if not folder.is_dir():
-        found = "is not a folder" if folder.exists() else "no such folder"
+    with _os_errors(folder, "read"):
+        there = (folder / MANIFEST).exists()
+    if not there:
+        found = "no such folder" if not folder.exists() else "is not a folder"
+        if folder.is_dir():
+            found = f"no {MANIFEST} in it, so this is no data folder"
         raise UserError(f"{folder}: {found}; make one with `ncf prepare` or `ncf synthesize`")
-    if not (folder / MANIFEST).exists():
-        raise UserError(
-            f"{folder}: no {MANIFEST} in it, so this is no data folder; "
-            "make one with `ncf prepare` or `ncf synthesize`"
-        )
     try:
         manifest = read_json(folder / MANIFEST)
     except RecordError as error:
         raise UserError(f"{error}; run ncf prepare again") from None
     version = manifest.get("schema_version")
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        raise UserError(
-            f"{folder / MANIFEST}: schema_version {version!r}, and this program reads up to "
-            f"{SCHEMA_VERSION}; run ncf prepare again"
-        )
+        what = f"schema_version {version!r}, and this program reads up to {SCHEMA_VERSION}"
+        raise _unusable(folder / MANIFEST, what)
     listed = manifest.get("arrays")
     if not isinstance(listed, dict) or not isinstance(manifest.get("hash"), str):
-        raise UserError(f"{folder / MANIFEST}: lacks arrays or hash; run ncf prepare again")
+        raise _unusable(folder / MANIFEST, "lacks arrays or hash")
     arrays = {name: _map(folder, name, listed.get(name)) for name in _DTYPES}
     _check_fit(folder, arrays)
     return Data(folder=folder, manifest=manifest, **arrays)
@@ -219,9 +215,9 @@ def verify(folder: Path) -> Data:
     hashes = {name: digest(getattr(data, name)) for name in _DTYPES}
     for name, found in hashes.items():
         if found != data.manifest["arrays"][name].get("sha256"):
-            raise UserError(f"{folder / name}.npy: content has changed; run ncf prepare again")
+            raise _unusable(folder / f"{name}.npy", "content has changed")
     if data.hash != _dataset_hash(hashes, data.n_users, data.n_items):
-        raise UserError(f"{folder / MANIFEST}: hash does not fit; run ncf prepare again")
+        raise _unusable(folder / MANIFEST, "hash does not fit")
     return data
 
 
@@ -259,25 +255,23 @@ def _map(folder: Path, name: str, entry: object) -> npt.NDArray[Any]:
     """Memory-map one array; its size on disk must be exactly what its header promises."""
     path = folder / f"{name}.npy"
     if not isinstance(entry, dict):
-        raise UserError(f"{folder / MANIFEST}: does not list {name}; run ncf prepare again")
+        raise _unusable(folder / MANIFEST, f"does not list {name}")
     if not path.is_file():
-        raise UserError(f"{path}: missing; run ncf prepare again")
+        raise _unusable(path, "missing")
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
         size = path.stat().st_size
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror or error}; run ncf prepare again") from None
+        raise _unusable(path, error.strerror or str(error)) from None
     except (ValueError, EOFError, SyntaxError):
-        raise UserError(f"{path}: truncated or not a .npy file; run ncf prepare again") from None
+        raise _unusable(path, "truncated or not a .npy file") from None
     if not isinstance(mapped, np.memmap) or size != mapped.offset + mapped.nbytes:
-        raise UserError(f"{path}: wrong file size ({size} bytes); run ncf prepare again")
+        raise _unusable(path, f"wrong file size ({size} bytes)")
     found = (mapped.dtype.name, list(mapped.shape))
     wanted = (_DTYPES[name], entry.get("shape"))
     if found != wanted or mapped.ndim != (2 if name == "candidates" else 1):
-        raise UserError(
-            f"{path}: holds {found[0]} {found[1]}, not {wanted[0]} {wanted[1]} as in the "
-            "manifest; run ncf prepare again"
-        )
+        what = f"holds {found[0]} {found[1]}, not {wanted[0]} {wanted[1]} as in the manifest"
+        raise _unusable(path, what)
     return mapped.view(np.ndarray)
 
 
@@ -294,15 +288,17 @@ def _check_fit(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     }
     for name, fit in fits.items():
         if not fit:
-            raise UserError(
-                f"{folder / name}.npy: does not fit the other arrays; run ncf prepare again"
-            )
+            raise _unusable(folder / f"{name}.npy", "does not fit the other arrays")
+
+
+def _unusable(path: Path, what: str) -> UserError:
+    return UserError(f"{path}: {what}; run ncf prepare again")
 
 
 @contextlib.contextmanager
-def _os_errors(folder: Path) -> Iterator[None]:
+def _os_errors(folder: Path, how: str) -> Iterator[None]:
     """Turn what the operating system refuses (permission, full disk) into one line."""
     try:
         yield
     except OSError as error:
-        raise UserError(f"{folder}: cannot write ({error.strerror or error})") from None
+        raise UserError(f"{folder}: cannot be {how} ({error.strerror or error})") from None

@@ -31,7 +31,9 @@ def first_wrong_width(stream: IO[bytes], layout: Layout) -> tuple[int, int] | No
 def _records(stream: IO[bytes], layout: Layout) -> Iterator[tuple[int, int]]:
     """First line and width of each data row; blank lines are no rows."""
     text = io.TextIOWrapper(stream, "latin-1", newline="")
-    reader = csv.reader(text, delimiter=layout.separator[0])
+    # Python 3.10's reader stops at NUL bytes; they do not matter for counting.
+    lines = (line.replace("\0", "") for line in text)
+    reader = csv.reader(lines, delimiter=layout.separator[0])
     last = 0
     try:
         for fields in reader:
@@ -39,11 +41,8 @@ def _records(stream: IO[bytes], layout: Layout) -> Iterator[tuple[int, int]]:
             blank = not fields or (len(fields) == 1 and not fields[0].strip())
             if line <= layout.skip_lines or blank:
                 continue
-            whole = layout.separator != "::" or len(fields) % 2 == 1
-            yield (
-                line,
-                (len(fields) + 1) // 2 if layout.separator == "::" and whole else len(fields),
-            )
+            separators, rest = divmod(len(fields) - 1, layout.stride)
+            yield line, len(fields) if rest else separators + 1
     except csv.Error:
         return
     finally:

@@ -120,9 +120,10 @@ def _table(source: Source, layout: Layout) -> pa.Table:
 
 def _parse(source: Source, layout: Layout, time_type: pa.DataType | None) -> pa.Table | None:
     """Read the table; None if the time column does not have this type throughout."""
-    stride = 2 if layout.separator == "::" else 1  # `a::b` is `a`, nothing, `b` between colons
+    stride = layout.stride
     names = [str(place) for place in range(stride * (len(layout.columns) - 1) + 1)]
-    used = {names[stride * place]: _id_type() for place in (layout.user, layout.item)}
+    id_type = pa.dictionary(pa.int32(), pa.binary())
+    used = {names[stride * place]: id_type for place in (layout.user, layout.item)}
     if layout.time is not None:
         used[names[stride * layout.time]] = time_type
     misfits = []
@@ -161,10 +162,6 @@ def _parse(source: Source, layout: Layout, time_type: pa.DataType | None) -> pa.
     if "too short" in reason or "Empty CSV" in reason:
         raise UserError(f"{source.label}: has a header and no rows")
     return None
-
-
-def _id_type() -> pa.DataType:
-    return pa.dictionary(pa.int32(), pa.binary())
 
 
 def _wrong_width(source: Source, layout: Layout) -> UserError:

@@ -67,6 +67,11 @@ class Layout:
         """Whether the first line names the columns."""
         return self.skip_lines > 0
 
+    @property
+    def stride(self) -> int:
+        """Fields from one column to the next: `a::b` is a, nothing, b between single colons."""
+        return len(self.separator)
+
     def used(self) -> dict[str, str | None]:
         """Names of the columns that are read."""
         time = None if self.time is None else self.columns[self.time]

@@ -204,7 +204,7 @@ def test_a_failure_half_way_leaves_the_old_folder_and_nothing_else(
 
     monkeypatch.setattr(dataset, "write_json", fail)
     moved = prepared(test_items=np.array([3, 2], np.int32))
-    shown = r"cannot write \(No space left on device\)|^$"
+    shown = r"cannot be written \(No space left on device\)|^$"
     with pytest.raises((UserError, KeyboardInterrupt), match=shown):
         dataset.save(tmp_path / "d", moved, force=True)
     assert dataset.verify(tmp_path / "d").hash == old.hash

@@ -224,7 +224,7 @@ def test_a_place_that_cannot_be_written_is_one_line(
 ) -> None:
     (tmp_path / "file").touch()
     command = ["synthesize", "--preset", "tiny", "--output", tmp_path / "file" / "d"]
-    assert "file/d: cannot write (" in failure(capsys, *command)
+    assert "file/d: cannot be written (" in failure(capsys, *command)
 
 
 def test_generated_data_go_the_same_way_as_real_ones(
