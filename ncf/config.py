@@ -195,11 +195,19 @@ class Parser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if message.startswith(prefix):
             unknown = message.removeprefix(prefix).split()[0]
-            known = [name for action in self._actions for name in action.option_strings]
-            near = difflib.get_close_matches(unknown.partition("=")[0], known, n=1)
+            near = difflib.get_close_matches(unknown.partition("=")[0], _spoken(self), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise UserError(f"unknown option {unknown}{hint} (see `{self.prog} --help`)")
         raise UserError(f"{message} (see `{self.prog} --help`)")
+
+
+def _spoken(parser: argparse.ArgumentParser) -> list[str]:
+    """All option strings of a parser and of its commands."""
+    actions = [*parser._actions]  # noqa: SLF001 - argparse offers no other way to list them
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            actions += [part for command in action.choices.values() for part in command._actions]
+    return [name for action in actions for name in action.option_strings]
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:

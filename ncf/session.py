@@ -159,6 +159,14 @@ class Session:
 
     def _draw(self, protocol: str, per_user: int, seed: int) -> Any:
         data = self.data
+        room = candidates.admissible(
+            np.asarray(data.train_offsets), np.asarray(data.test_users), data.n_items
+        )
+        if room.min() < candidates.required(protocol, per_user):
+            raise UserError(
+                f"--valid_negative {per_user} under --protocol {protocol}: some test users have "
+                f"only {room.min()} items left to sample; use at most that many"
+            )
         return candidates.draw(
             protocol,
             per_user,

@@ -7,6 +7,7 @@ and the first `warmup_steps` steps stand apart; evaluation is never part of trai
 from __future__ import annotations
 
 import math
+import os
 import signal
 import sys
 import time
@@ -32,6 +33,7 @@ def run(config: TrainConfig) -> int:
     """Train or test as configured; write log and record; return the exit code."""
     signal.signal(signal.SIGTERM, _interrupt)
     started, begun = _now(), time.perf_counter()
+    _check_outputs(config)
     session = Session(config)
     logger = dllogger.Logger(config.log_path if session.ranks.is_first else "", time.time)
     logger.log("PARAMETER", [], session.config_echo())
@@ -233,6 +235,20 @@ def summary(result: record.RunRecord) -> dict[str, Any]:
 def _seconds_until(result: record.RunRecord, epoch: int) -> float:
     passed = [e for e in result.epochs if e.epoch <= epoch]
     return sum(e.train_seconds + (e.eval_seconds or 0.0) for e in passed)
+
+
+def _check_outputs(config: TrainConfig) -> None:
+    """Hours of training must not end in a folder that cannot be written."""
+    folders = {"record": Path(config.record).parent, "checkpoint_dir": Path(config.checkpoint_dir)}
+    for option, folder in folders.items():
+        if not getattr(config, option):
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"--{option} {folder}: {error.strerror}; choose another") from None
+        if not os.access(folder, os.W_OK):
+            raise UserError(f"--{option} {folder}: not writable; choose another")
 
 
 def _usable(entry: record.Epoch, *, evaluated: bool) -> bool:
