@@ -206,7 +206,7 @@ def _spoken(parser: argparse.ArgumentParser) -> list[str]:
     actions = [*parser._actions]  # noqa: SLF001 - argparse offers no other way to list them
     for action in parser._actions:  # noqa: SLF001
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
-            actions += [part for command in action.choices.values() for part in command._actions]
+            actions += [part for command in action.choices.values() for part in command._actions]  # noqa: SLF001
     return [name for action in actions for name in action.option_strings]
 
 
