@@ -6,17 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench import units
+from bench.labels import axes_text, plain, precision_label
 from bench.measures import BEST_HR
 from bench.published import SOURCES, distinct, is_inverted, select
 from bench.side_by_side import aggregation, differences, gpus_text, orientation, side_by_side
 from bench.stats import Missing
 from bench.tables import (
     accuracy,
-    axes_text,
     convergence,
     incomplete,
     markdown,
-    precision_label,
     throughput,
 )
 
@@ -56,7 +55,8 @@ training interactions, *chance* at random.
 evaluation up to the end of that epoch, compilation included, data and library start-up excluded.
 - **Speed-up** is mixed / full precision, above 1 where mixed precision is faster. **Strong \
 scaling** is throughput / throughput with 1 rank at the same global batch. Both divide medians; \
-their intervals combine those of the two medians on the log scale.
+their intervals combine those of the two medians on the log scale, their extremes are those over \
+all pairs of runs.
 - Only runs with the same machine, data, candidates and versions enter one number."""
 
 
@@ -277,8 +277,4 @@ def _published_part(
 
 
 def _value(value: object) -> str:
-    if isinstance(value, tuple):
-        return "-".join(map(str, value))
-    return (
-        units.count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    )
+    return units.count(value) if type(value) is int else plain(value)

@@ -10,11 +10,12 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from bench import units
+from bench.labels import counted, head, precision_label, rest_names
 from bench.measures import BEST_HR, THROUGHPUT
 from bench.published import distinct, lookup, matches, select
 from bench.published_tables import accuracy, throughput
 from bench.stats import Missing, ratio_to_constant
-from bench.tables import Table, counted, head, precision_label, rate_form, rest_names
+from bench.tables import Table, rate_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +116,8 @@ def side_by_side(block: Block, figures: Sequence[Figure]) -> Table:
         rate_text = form(rate.value) if rate else units.DASH
         cells = (absent, hr_text, units.DASH, absent, rate_text, units.DASH)
         rows.append((str(gpus), *blanks, precision.upper(), *cells))
+    if not rest_names(block):
+        rows.sort(key=lambda cells: int(cells[0]))
     headers = ("Ranks", *rest_names(block), "Precision")
     headers += ("HR@10 ours", "HR@10 published", "Ours - published")
     headers += ("Samples/s ours", "Samples/s published", "Ours / published")

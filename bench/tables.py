@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tabulate import tabulate
 
 from bench import units
+from bench.labels import axes_text, counted, head, precision_label, rest_names
 from bench.measures import (
     BEST_HR,
     EPOCHS_TO_BEST,
@@ -54,13 +55,6 @@ def markdown(table: Table) -> str:
 
 def _escaped(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def precision_label(block: Block, precision: str) -> str:
-    """`FP32`, `TF32`, or `AMP` with the type it computed in."""
-    runs = (run for row in block.rows for run in row.pools[precision].runs)
-    types = sorted({run.precision.compute_dtype for run in runs})
-    return f"AMP ({', '.join(types)})" if precision == "amp" and types else precision.upper()
 
 
 def accuracy(block: Block) -> Table:
@@ -163,24 +157,6 @@ def incomplete(tallies: Sequence[Tally]) -> Table | None:
     return Table(headers, tuple(rows), ("Cell", "Failed attempts", "Last reason"))
 
 
-def counted(n: int, tally: Tally) -> str:
-    """The sample size and what is missing from it: "n=3", "n=7/20, 2 oom, 11 not run"."""
-    if tally.complete and n >= len(tally.planned):
-        return f"n={n}"
-    parts = [f"n={n}/{len(tally.planned)}"]
-    parts += [f"{count} {status}" for status, count in tally.unresolved.items()]
-    if tally.unavailable:
-        parts.append("not available")
-    elif tally.not_run:
-        parts.append(f"{tally.not_run} not run")
-    return ", ".join(parts)
-
-
-def axes_text(axes: Any) -> str:
-    """The values of a cell's axes: "ranks 2, precision amp"."""
-    return ", ".join(f"{name} {_plain(value)}" for name, value in axes.items()) or "all"
-
-
 def _measured(pool: Pool, measure: Measure, form: units.Formatter) -> str:
     data = pool.summary(measure)
     if isinstance(data, Missing):
@@ -237,17 +213,3 @@ def _digits(block: Block) -> units.Formatter:
 
 def _pools(block: Block, row: Row) -> list[tuple[str, Pool]]:
     return [(precision, row.pools[precision]) for precision in block.precisions]
-
-
-def rest_names(block: Block) -> tuple[str, ...]:
-    """Names of the axes beside ranks and precision; they get columns of their own."""
-    return tuple(name for name, _ in block.rows[0].rest)
-
-
-def head(row: Row) -> tuple[str, ...]:
-    """The first cells of a line: ranks, then the other axes."""
-    return (str(row.ranks), *(_plain(value) for _, value in row.rest))
-
-
-def _plain(value: Any) -> str:
-    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)

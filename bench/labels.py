@@ -1,0 +1,62 @@
+"""What rows, cells and sample sizes are called, in tables and pictures alike. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bench.grid import Block, Row, Tally
+
+
+def precision_label(block: Block, precision: str) -> str:
+    """`FP32`, `TF32`, or `AMP` with the type it computed in."""
+    runs = (run for row in block.rows for run in row.pools[precision].runs)
+    types = sorted({run.precision.compute_dtype for run in runs})
+    return f"AMP ({', '.join(types)})" if precision == "amp" and types else precision.upper()
+
+
+def counted(n: int, tally: Tally) -> str:
+    """The sample size and what is missing from it: "n=3", "n=7/20, 2 oom, 11 not run"."""
+    if tally.complete and n >= len(tally.planned):
+        return f"n={n}"
+    parts = [f"n={n}/{len(tally.planned)}"]
+    parts += [f"{count} {status}" for status, count in tally.unresolved.items()]
+    if tally.unavailable:
+        parts.append("not available")
+    elif tally.not_run:
+        parts.append(f"{tally.not_run} not run")
+    return ", ".join(parts)
+
+
+def axes_text(axes: Any) -> str:
+    """The values of a cell's axes: "ranks 2, precision amp"."""
+    return ", ".join(f"{name} {plain(value)}" for name, value in axes.items()) or "all"
+
+
+def rest_names(block: Block) -> tuple[str, ...]:
+    """Names of the axes beside ranks and precision; they get columns of their own."""
+    return tuple(name for name, _ in block.rows[0].rest)
+
+
+def head(row: Row) -> tuple[str, ...]:
+    """The first cells of a line: ranks, then the other axes."""
+    return (str(row.ranks), *(plain(value) for _, value in row.rest))
+
+
+def plain(value: Any) -> str:
+    """A value of an option: lists with dashes, as in 256-128."""
+    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def ranks_text(row: Row) -> str:
+    """`1 rank`, `2 ranks`."""
+    return "1 rank" if row.ranks == 1 else f"{row.ranks} ranks"
+
+
+def sizes_text(block: Block, row: Row) -> str:
+    """Sample sizes of a row in the order of the legend: "n = 3" or "n = 3, 2 of 3"."""
+    texts = []
+    for precision in block.precisions:
+        n, planned = len(row.pools[precision].runs), len(row.pools[precision].tally.planned)
+        texts.append(str(n) if n >= planned else f"{n} of {planned}")
+    return "n = " + (texts[0] if len(set(texts)) == 1 else ", ".join(texts))
