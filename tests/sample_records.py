@@ -60,7 +60,7 @@ def make_suite(**changes) -> Suite:
         title="Sample",
         description="Made-up runs.",
         data=DataSpec(source="ml-100k"),
-        train={"epochs": 8, "batch_size": 16384},
+        train={"epochs": 8, "batch_size": 16384, "learning_rate": 0.0045},
         axes={"ranks": (1, 2), "precision": ("fp32", "amp")},
         seeds=(1, 2, 3),
         timeout_s=300,
