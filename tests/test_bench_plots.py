@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+import io
+import itertools
+from dataclasses import replace
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib.text import Text
+from PIL import Image
+from sample_records import ML_20M, grid, make_attempt, make_suite
+
+from bench import plots
+from bench.drawing import LOOKS, render
+from bench.group import group
+from bench.suite import cells
+
+WHERE = (
+    "AMD EPYC 7742 64-Core Processor, 128 cores, 1.0 TiB memory, 8x NVIDIA A100-SXM4-40GB "
+    "(40.0 GiB), driver 535.104.05. Runs of 2026-11-30 to 2026-12-01."
+)
+DRAWERS = {
+    "curves": plots.curves,
+    "histogram": plots.histogram,
+    "throughput": plots.throughput,
+}
+
+
+def block_of(suite, attempts):
+    return group(cells(suite), suite.seeds, attempts).blocks[0]
+
+
+def smoke():
+    suite = make_suite()
+    return block_of(suite, grid(suite))
+
+
+def single_run():
+    suite = make_suite(seeds=(1,), axes={"ranks": (1,), "precision": ("fp32",)})
+    return block_of(suite, grid(suite))
+
+
+def dgx():
+    suite = make_suite(
+        train={"epochs": 30}, axes={"ranks": (1, 4, 8, 16), "precision": ("fp32", "tf32", "amp")}
+    )
+    return block_of(
+        suite,
+        grid(suite, spread=4e-4, best=0.959, rate=2e7, data=ML_20M, target=0.9562, dtype="float16"),
+    )
+
+
+def with_holes():
+    suite = make_suite(axes={"ranks": (1, 2, 4), "precision": ("fp32", "tf32", "amp")})
+    kept = [
+        a for a in grid(suite) if a.cell.precision != "tf32" and (a.cell.ranks, a.seed) != (2, 1)
+    ]
+    kept = [a for a in kept if (a.cell.ranks, a.cell.precision) != (4, "amp")]
+    return block_of(suite, [*kept, make_attempt(cells(suite)[-1], 1, status="oom")])
+
+
+def stopped_early():
+    suite = make_suite(train={"epochs": 20}, seeds=(1, 2, 3, 4, 5))
+    return block_of(
+        suite,
+        [
+            replace(a, run=replace(a.run, target_hr=0.65, epochs=a.run.epochs[: 4 + a.seed]))
+            for a in grid(suite)
+        ],
+    )
+
+
+def out_of_reach():
+    suite = make_suite()
+    return block_of(suite, grid(suite, target=0.9562))
+
+
+def never_evaluated():
+    suite = make_suite(axes={"ranks": (1,), "precision": ("fp32", "amp")})
+    return block_of(
+        suite,
+        [
+            replace(
+                a,
+                run=replace(
+                    a.run,
+                    epochs=tuple(replace(e, hr_at_k=None, timed_seconds=0.0) for e in a.run.epochs),
+                ),
+            )
+            for a in grid(suite)
+        ],
+    )
+
+
+SITUATIONS = [smoke, single_run, dgx, with_holes, stopped_early, out_of_reach]
+
+
+def drawn(drawer, block, title="MovieLens 100k (ml-100k)"):
+    """The figure as it is saved."""
+    figures = []
+
+    def draw():
+        figures.append(DRAWERS[drawer](block, title, WHERE))
+        return figures[0]
+
+    render(draw)
+    return figures[0]
+
+
+def visible_texts(figure, monkeypatch):
+    """Every text that is really drawn (spare ticks are not) with its place on the page."""
+    found = {}
+    original = Text.draw
+
+    def spy(self, renderer):
+        if self.get_visible() and self.get_text().strip():
+            found[self] = self.get_window_extent(renderer)
+        original(self, renderer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Text, "draw", spy)
+        figure.canvas.draw()
+    return found
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("drawer", DRAWERS)
+def test_no_label_is_cut_off_or_lies_on_another(drawer, situation, monkeypatch):
+    figure = drawn(drawer, situation())
+
+    boxes = visible_texts(figure, monkeypatch)
+
+    page = figure.bbox
+    assert len(boxes) > 5
+    for text, box in boxes.items():
+        assert page.x0 <= box.x0 < box.x1 <= page.x1, text
+        assert page.y0 <= box.y0 < box.y1 <= page.y1, text
+    for (text, box), (other, other_box) in itertools.combinations(boxes.items(), 2):
+        assert not box.shrunk(0.98, 0.9).overlaps(other_box), (text, other)
+
+
+@pytest.mark.parametrize("situation", [smoke, dgx])
+def test_the_legend_lies_on_no_panel(situation):
+    figure = drawn("curves", situation())
+    (legend,) = figure.legends
+
+    for axes in figure.axes:
+        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+
+
+def texts(figure):
+    return [text.get_text() for text in figure.findobj(Text)]
+
+
+@pytest.mark.parametrize("drawer", DRAWERS)
+def test_every_picture_says_n_machine_and_date(drawer):
+    everything = " ".join(" ".join(texts(drawn(drawer, smoke()))).split())
+
+    assert "n = 3" in everything or "n=3" in everything
+    assert "AMD EPYC 7742" in everything
+    assert "2026-11-30 to 2026-12-01" in everything
+
+
+def test_missing_cells_are_named_and_not_drawn_as_zero():
+    bars = drawn("throughput", with_holes())
+
+    assert texts(bars).count("n/a") == 4
+    assert len(bars.axes[0].patches) == 5
+    assert "no good run" in texts(drawn("histogram", with_holes()))
+
+
+def test_a_picture_without_any_value_is_not_drawn():
+    assert plots.draw(never_evaluated(), "Sample", WHERE) == {}
+
+
+def test_a_single_run_has_a_mean_without_deviation():
+    assert any("SD n/a" in text for text in texts(drawn("histogram", single_run())))
+
+
+def test_all_panels_of_the_histogram_share_their_bins():
+    figure = drawn("histogram", smoke())
+
+    edges = {tuple(round(bar.get_x(), 9) for bar in axes.patches) for axes in figure.axes}
+    assert len(edges) == 1
+    assert sum(bar.get_height() for axes in figure.axes for bar in axes.patches) == 12
+
+
+def test_a_target_far_above_the_curves_is_named_instead_of_flattening_them():
+    figure = drawn("curves", out_of_reach())
+
+    assert "Target 0.9562 lies above the picture." in " ".join(texts(figure)).replace("\n", " ")
+    assert figure.axes[0].get_ylim()[1] < 0.8
+
+
+def test_after_the_first_run_stops_the_median_is_marked_as_one_of_fewer_runs():
+    figure = drawn("curves", stopped_early())
+
+    lines = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]
+    assert [list(line.get_xdata()) for line in lines[-2:]] == [[5, 6, 7, 8, 9]] * 2
+
+
+def test_the_same_records_give_the_same_bytes():
+    first, second = (plots.draw(smoke(), "Sample", WHERE) for _ in range(2))
+
+    assert first == second
+    assert list(first) == ["validation-curves", "best-hr-histogram", "throughput"]
+
+
+def test_settings_of_the_user_change_neither_the_picture_nor_stay_changed():
+    expected = plots.draw(single_run(), "Sample", WHERE)
+
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "lines.linewidth": 9}):
+        assert plots.draw(single_run(), "Sample", WHERE) == expected
+        assert mpl.rcParams["font.size"] == 30
+
+
+def test_pictures_have_a_light_solid_ground_and_no_date():
+    picture = plots.draw(single_run(), "Sample", WHERE)["throughput"]
+
+    image = Image.open(io.BytesIO(picture.png))
+    assert np.asarray(image.convert("RGBA"))[0, 0].tolist() == [255, 255, 255, 255]
+    assert "Software" not in image.info
+    svg = picture.svg.decode("utf-8")
+    assert "<dc:date>" not in svg
+    assert not any(line != line.rstrip() for line in svg.split("\n"))
+
+
+def test_precisions_differ_in_lightness_line_and_marker_not_only_in_colour():
+    def lightness(color):
+        return mpl.colors.to_rgb(color) @ np.array([0.2126, 0.7152, 0.0722])
+
+    levels = sorted(lightness(look.color) for look in LOOKS.values())
+    assert min(np.diff(levels)) > 0.08
+    assert len({(look.line, look.marker, look.hatch) for look in LOOKS.values()}) == 3
