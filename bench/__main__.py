@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from bench import commands, suites
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
-from bench.options import TRAINER, did_you_mean
+from bench.options import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 DESCRIPTION = """\
 Trains NeuMF over a suite's grid (ranks x precisions x seeds), stores a record of every run, and
@@ -31,19 +32,20 @@ exit codes: 0 every cell that can run here is complete, 1 some runs failed, 2 ba
 results cannot be written, 130 interrupted (run again to go on)
 """
 
+UNKNOWN = "unrecognized arguments: "
+
 
 class Parser(argparse.ArgumentParser):
     """argparse whose errors are one line and name the nearest option."""
 
     def error(self, message: str) -> Any:
         """Raise; main prints."""
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            unknown = message.removeprefix(prefix).split()[0]
+        if message.startswith(UNKNOWN):
+            unknown = message.removeprefix(UNKNOWN)
             known = [name for action in self._actions for name in action.option_strings]
-            plain = {name.lstrip("-"): name for name in known}
-            near = did_you_mean(unknown.lstrip("-").partition("=")[0], plain)
-            message = f"unknown argument {unknown!r}{near}"
+            near = get_close_matches(unknown.partition("=")[0], known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            message = f"unknown argument {unknown!r}{hint}"
         raise UserError(f"{message} (see `{self.prog} --help`)")
 
 
@@ -55,7 +57,10 @@ def main(arguments: Sequence[str] | None = None, trainer: tuple[str, ...] = TRAI
         trainer: instead of `python -m ncf`, for another trainer that writes the same record.
     """
     try:
-        parsed = _parser().parse_args(_words(sys.argv[1:] if arguments is None else arguments))
+        words = _words(sys.argv[1:] if arguments is None else arguments)
+        parsed, unknown = _parser().parse_known_args(words)
+        if unknown:
+            parsed.parser.error(f"{UNKNOWN}{unknown[0]}")
         return int(parsed.command(parsed, trainer))
     except UserError as error:
         print(f"bench: error: {error}", file=sys.stderr)
@@ -96,11 +101,12 @@ def _parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(metavar="COMMAND")
+    parser.set_defaults(parser=parser)
 
     def command(name: str, run: Callable[..., int], help_: str) -> Parser:
         added = subparsers.add_parser(name, help=help_, description=help_, allow_abbrev=False)
-        added.set_defaults(command=run)
+        added.set_defaults(command=run, parser=added)
         added.add_argument(
             "--results", type=Path, default=Path("results"), metavar="DIR", help="[results]"
         )

@@ -24,7 +24,7 @@ _OUT_OF_MEMORY = re.compile(
 )
 _NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
 _RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>:(.*)")
-_RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[(\d+)\]")
+_RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[?(\d+)")
 _EXCEPTION = re.compile(
     r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
     r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"

@@ -77,11 +77,7 @@ def _open(path: Path) -> tuple[int, dict[str, Any] | None]:
     """The locked file and what its last holder left in it, which is nothing after a clean end."""
     until = time.monotonic() + 2.0
     while True:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:  # its last holder has just tidied the folder away
-            continue
+        descriptor = _create(path)
         if _lock(descriptor):
             with contextlib.suppress(FileNotFoundError):
                 if os.fstat(descriptor).st_ino == path.stat().st_ino:
@@ -94,6 +90,19 @@ def _open(path: Path) -> tuple[int, dict[str, Any] | None]:
         if _alive(found) or time.monotonic() > until:
             raise _refused(path, found)
         time.sleep(0.02)
+
+
+def _create(path: Path) -> int:
+    """Open the lock file; its last holder may tidy the folder away at any moment."""
+    problem: OSError | None = None
+    for _ in range(100):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except (FileNotFoundError, FileExistsError) as error:  # noqa: PERF203 - it tries again
+            problem = error
+    assert problem is not None
+    raise problem
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> bool:

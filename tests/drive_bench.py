@@ -1,4 +1,4 @@
-"""Runs `bench` with the stub trainer and the stub horovodrun; arguments as for `python -m bench`."""
+"""`python -m bench` with the stub trainer and the stub horovodrun, for tests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
-from bench import host
-from bench.__main__ import main
+from bench import host  # noqa: E402 - bench need not be installed
+from bench.__main__ import main  # noqa: E402
 
 TRAINER = (sys.executable, str(HERE / "stub_trainer.py"))
 

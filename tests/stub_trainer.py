@@ -35,9 +35,9 @@ OPTIONS = [
     ("record", "str", "", None),
 ]
 BEHAVIOURS = (
-    "ok nan invalid error crash abort killed oom hang deaf rubbish norecord tf32 wrongseed "
-    "otherdata fork"
-).split()
+    *("ok", "nan", "invalid", "error", "crash", "abort", "killed", "oom", "hang", "deaf"),
+    *("rubbish", "norecord", "tf32", "wrongseed", "otherdata", "fork"),
+)
 DATA = {"name": "stub-data", "hash": "0123456789abcdef", "candidates": "feedfacefeedface"}
 
 
@@ -112,10 +112,9 @@ def train(words: list[str]) -> int:
             print(f"epoch {epoch}/2  loss 0.2134  HR@10 0.6{epoch}23  1,000 samples/s", flush=True)
         time.sleep(float(os.environ.get("STUB_SECONDS", "0")) / 2)
     record = make_record(given, size, what)
-    if what == "fork":  # leave a process behind, in a session of its own
-        if os.fork() == 0:
-            os.setsid()
-            time.sleep(600)
+    if what == "fork" and os.fork() == 0:  # leave a process behind, in a session of its own
+        os.setsid()
+        time.sleep(600)
     if rank == 0 and what != "norecord":
         write_json(Path(given.record), {**record.to_dict(), **changes(what)})
     return {"nan": 3, "invalid": 4}.get(what, 0)

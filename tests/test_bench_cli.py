@@ -1,0 +1,290 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import commands, host
+from bench.__main__ import main
+from bench.options import TRAINER, trainer_options
+from bench.suites import shipped
+
+HERE = Path(__file__).parent
+STUB = (sys.executable, str(HERE / "stub_trainer.py"))
+SUITE = """\
+[data]
+synthetic = "tiny"
+[axes]
+ranks = [1, 2]
+[repeat]
+seeds = 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STUB_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parent))
+    monkeypatch.setattr(host, "find_horovodrun", lambda: (str(HERE / "stub_horovodrun"), None))
+    (tmp_path / "mine.toml").write_text(SUITE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def bench(capsys):
+    def run(*words, trainer=STUB):
+        code = main(words, trainer=trainer)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_a_suite_alone_means_run(bench):
+    code, out, err = bench("mine.toml", "--no-report")
+    assert (code, err) == (0, "")
+    assert "mine: 2 of 2 runs are stored" in out
+    again = bench("run", "mine.toml", "--no_report")
+    assert again[0] == 0
+    assert "nothing to run: 2 of 2 runs are stored" in again[1]
+
+
+def test_dashes_and_underscores_are_the_same(bench):
+    for option in ("--data-root=elsewhere", "--data_root=elsewhere"):
+        assert bench("mine.toml", "--no-report", option)[0] == 0
+    assert Path("elsewhere/synthetic-tiny-seed1").is_dir()
+
+
+def test_all_folders_can_be_chosen(bench):
+    assert bench("mine.toml", "--no-report", "--results", "r", "--data-root", "d")[0] == 0
+    assert Path("r/mine/records").is_dir()
+    assert Path("d/synthetic-tiny-seed1").is_dir()
+    assert not Path("results").exists()
+    assert "0 of 2" not in bench("status", "mine.toml", "--results", "r", "--data-root", "d")[1]
+
+
+def test_after_the_runs_the_report_is_drawn_and_named(bench, monkeypatch):
+    import types
+
+    asked = []
+
+    def write_report(suite, results, plots, csv):
+        asked.append((suite.name, results, plots, csv.name))
+        return [plots / "x.png", results / suite.name / "report.md"]
+
+    fake = types.SimpleNamespace(
+        write_report=write_report, published_markdown=lambda csv: f"# {csv}"
+    )
+    monkeypatch.setitem(sys.modules, "bench.report", fake)
+    code, out, _ = bench("mine.toml", "--plots", "p")
+    assert (code, out.splitlines()[-1]) == (0, "report: results/mine/report.md")
+    assert "report: results/mine/report.md" in bench("mine.toml")[1], "also with nothing to run"
+    assert asked[0] == ("mine", Path("results"), Path("p"), "ncf_published.csv")
+    assert bench("report", "mine.toml")[1].splitlines() == ["plots/x.png", "results/mine/report.md"]
+    assert bench("report", "--published")[1].startswith("# ")
+
+
+def test_a_report_of_nothing_says_what_to_do(bench):
+    code, _, err = bench("report")
+    assert code == 2
+    assert "holds no records of a shipped suite: run one first" in err
+
+
+def test_published_figures_are_found_beside_the_results_or_in_the_repository(tmp_path):
+    assert commands.published_csv(tmp_path).is_file()
+    mine = tmp_path / "published" / "ncf_published.csv"
+    mine.parent.mkdir()
+    mine.write_text("source\n")
+    assert commands.published_csv(tmp_path) == mine
+
+
+def test_plan_shows_the_grid_and_changes_nothing(bench, folder):
+    code, out, _ = bench("plan", "mine.toml")
+    assert code == 0
+    assert "| ranks=1 |" in out
+    assert out.endswith(
+        "mine: 2 to run, 0 of 2 stored; expected time: unknown (no run is stored yet)\n"
+    )
+    assert [path.name for path in folder.iterdir()] == ["mine.toml"]
+    data = json.loads(bench("plan", "mine.toml", "--json")[1])
+    assert (data["to_run"], data["expected_seconds"]) == (2, None)
+
+
+def test_plan_knows_the_time_from_stored_runs(bench):
+    bench("mine.toml", "--no-report", "--ranks", "1")
+    _, out, _ = bench("plan", "mine.toml")
+    assert "1 to run, 1 of 2 stored; expected time: " in out
+    assert "unknown" not in out
+
+
+def test_the_published_grid_can_be_planned_on_any_machine(bench, monkeypatch):
+    monkeypatch.setattr(host, "read_gpus", lambda: ((), None, "no NVIDIA driver answers"))
+    code, out, _ = bench("plan", "dgx", trainer=TRAINER)
+    assert code == 0
+    assert "not available: TF32 needs a GPU: no NVIDIA driver answers" in out
+    assert "cells are not available here" in out
+
+
+def test_a_grid_of_which_nothing_can_run_here_is_refused_with_the_reason(bench, monkeypatch):
+    monkeypatch.setattr(host, "read_gpus", lambda: ((), None, "no NVIDIA driver answers"))
+    code, _, err = bench("run", "dgx", "--precision", "tf32", trainer=TRAINER)
+    assert code == 2
+    assert 'no cell of "dgx" can run here: TF32 needs a GPU: no NVIDIA driver answers' in err
+    assert not Path("results").exists()
+
+
+def test_what_can_run_is_run_although_other_cells_cannot(bench, monkeypatch):
+    monkeypatch.setattr(host, "find_horovodrun", lambda: (None, "not installed for this Python"))
+    code, out, _ = bench("mine.toml", "--no-report")
+    assert code == 0
+    assert "not available: 2 ranks need Horovod: not installed for this Python" in out
+    assert "mine: 1 of 1 runs are stored" in out
+    again = bench("mine.toml", "--no-report")
+    assert "nothing to run: 1 of 1 runs are stored; 1 of 2 cells are not available here" in again[1]
+
+
+def test_data_that_must_be_downloaded_are_one_line_and_leave_nothing(bench):
+    code, _, err = bench("run", "dgx", "--ranks", "1", "--precision", "fp32", trainer=TRAINER)
+    assert code == 2
+    assert err.startswith("bench: error: dgx needs ml-20m: download https://files.grouplens.org/")
+    assert not Path("results/dgx").exists()
+
+
+def test_without_arguments_help_is_shown(bench):
+    with pytest.raises(SystemExit) as left:
+        bench()
+    assert left.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["smok"], "unknown suite 'smok'; did you mean 'smoke'?"),
+        (["reprot"], "unknown command or suite 'reprot'; did you mean 'report'?"),
+        (["run"], "the following arguments are required: SUITE"),
+        (["run", "none.toml"], "none.toml: No such file or directory"),
+        (["mine.toml", "--timout", "5"], "unknown argument '--timout'; did you mean '--timeout'?"),
+        (["mine.toml", "extra"], "unknown argument 'extra'"),
+        (["mine.toml", "--timeout", "0"], "argument --timeout: '0' is no number above 0"),
+        (["mine.toml", "--timeout", "nan"], "argument --timeout: 'nan' is no number above 0"),
+        (["mine.toml", "--max-failures", "0"], "--max_failures: '0' is no whole number from 1"),
+        (["mine.toml", "--ranks", "one"], "argument --ranks: 'one' is no list of numbers like 1,2"),
+        (["mine.toml", "--ranks", "8"], "--ranks 8: the suite has 1, 2"),
+        (["mine.toml", "--precision", "fp16"], "--precision fp16: the suite has fp32"),
+        (["mine.toml", "--data", "none"], "--data none: no such file or folder"),
+        (["plan", "mine.toml", "--data", "none"], "--data none: no such file or folder"),
+        (["mine.toml", "--results", "mine.toml"], "mine.toml"),
+        (["mine.toml", "--data-root", "mine.toml"], "mine.toml"),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_every_mistake_is_one_line_and_exit_code_2(words, message, bench):
+    code, _, err = bench(*words, "--no-report") if words[0] == "mine.toml" else bench(*words)
+    assert code == 2
+    assert err.startswith("bench: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_mistake_in_a_suite_is_found_before_anything_is_made(bench, folder):
+    (folder / "mine.toml").write_text(SUITE.replace("ranks =", "batch_sise = [1]\nranks ="))
+    code, _, err = bench("mine.toml")
+    assert code == 2
+    assert err.startswith(
+        "bench: error: mine.toml:4: unknown option 'batch_sise' in [axes]; did yo"
+    )
+    assert [path.name for path in folder.iterdir()] == ["mine.toml"]
+
+
+def test_a_full_disk_or_a_read_only_folder_is_one_clear_line(bench, monkeypatch):
+    import errno
+
+    from bench import files
+
+    def read_only(*_):
+        raise OSError(errno.EROFS, "Read-only file system", "results/mine/records/x")
+
+    monkeypatch.setattr(files.os, "fsync", read_only)
+    code, _, err = bench("mine.toml", "--no-report")
+    assert code == 2
+    assert err == (
+        "bench: error: results/mine/records/x: Read-only file system (nothing that was stored is "
+        "lost; mend this and run again)\n"
+    )
+
+
+def test_a_damaged_prepared_folder_is_one_line(bench):
+    bench("mine.toml", "--no-report", "--ranks", "1")
+    Path("data/synthetic-tiny-seed1/train_items.npy").unlink()
+    code, _, err = bench("mine.toml", "--no-report")
+    assert code == 2
+    assert "train_items.npy is missing: run `ncf prepare` again" in err
+
+
+def test_status_lists_what_is_good_failed_unreadable_and_mixed(bench, monkeypatch):
+    monkeypatch.setenv("STUB_DO", "nan")
+    bench("mine.toml", "--no-report", "--ranks", "2")
+    monkeypatch.delenv("STUB_DO")
+    bench("mine.toml", "--no-report")
+    (record,) = Path("results/mine/records").glob("ranks=1*/seed1-a1.json")
+    record.with_name("seed1-a2.json").write_text("{")
+    data = json.loads(record.read_text())
+    data["run"]["dataset"]["hash"] = "another"
+    record.write_text(json.dumps(data))
+    code, out, _ = bench("status", "mine.toml")
+    assert code == 0
+    assert "| ranks=2 | 1 of 1 | 1 nan" in out
+    assert "| ranks=1 | 0 of 1 | -" in out
+    assert "1 from another machine or data set" in out
+    assert "results/mine: 1 of 2 runs are stored" in out
+    assert "good runs from 2 data sets, never pooled: stub-data 0123456789abcdef: 1" in out
+    assert "unreadable, not counted: results/mine/records/" in out
+    facts = json.loads(bench("status", "mine.toml", "--json")[1])
+    assert len(facts["unreadable"]) == 1
+    assert facts["lock"] is None
+
+
+def test_records_from_another_machine_do_not_fill_our_grid(bench):
+    # A clone brings records along but not the name of the machine that made them.
+    bench("mine.toml", "--no-report")
+    Path("results/.machine-id").unlink()
+    code, out, _ = bench("mine.toml", "--no-report")
+    assert "2 to run, 0 of 2 stored" in out
+    assert "1 from another machine or data set" in out
+    assert code == 0
+    assert len(list(Path("results/mine/records").rglob("*.json"))) == 4
+    assert "nothing to run: 2 of 2" in bench("mine.toml", "--no-report")[1]
+
+
+def test_help_and_planning_load_nothing_heavy():
+    code = (
+        "import sys; from bench.__main__ import main\n"
+        "try: main(sys.argv[1:])\nexcept SystemExit: pass\n"
+        "heavy = {'tensorflow', 'pandas', 'pyarrow', 'matplotlib', 'scipy', 'numpy', 'rich'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    for words in (["--help"], ["plan", "smoke"], ["status", "dgx"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PYTHONPATH": str(HERE.parent), "PATH": "/usr/bin:/bin"},
+        )
+        assert done.stdout.splitlines()[-1] == "[]", words
+
+
+def test_the_help_names_every_shipped_suite(bench, capsys):
+    with pytest.raises(SystemExit):
+        bench("run", "--help")
+    text = capsys.readouterr().out
+    assert all(name in text for name in shipped())
+
+
+@pytest.fixture(autouse=True)
+def fresh_options():
+    trainer_options.cache_clear()

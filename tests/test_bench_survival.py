@@ -1,0 +1,296 @@
+"""Sweeps as processes that are killed, stopped and started twice, with the stub trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bench.store import load
+from bench.suite import cells
+from bench.suite_file import parse
+
+HERE = Path(__file__).parent
+MARK = "STUB_WORLD"
+SUITE = """\
+[data]
+synthetic = "tiny"
+[train]
+epochs = 2
+[axes]
+ranks = [1, 2]
+precision = ["fp32", "amp"]
+[repeat]
+seeds = {seeds}
+[limits]
+timeout_s = 30
+"""
+
+pytestmark = pytest.mark.skipif(
+    not Path("/proc/self/environ").exists(), reason="looks for orphans in Linux's /proc"
+)
+
+
+class World:
+    """A folder with a suite, and everything that runs in it."""
+
+    def __init__(self, folder, seeds=3):
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        (folder / "stub.toml").write_text(SUITE.format(seeds=seeds), encoding="utf-8")
+        self.env = {
+            **os.environ,
+            MARK: str(folder),
+            "STUB_PYTHON": sys.executable,
+            "STUB_TRACE": str(folder / "trace"),
+        }
+
+    def start(self, *words, **env):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                str(HERE / "drive_bench.py"),
+                *(words or ("stub.toml", "--no-report")),
+            ],
+            cwd=self.folder,
+            env={**self.env, **env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, *words, **env):
+        """Run to the end; exit code, stdout, stderr."""
+        process = self.start(*words, **env)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err
+
+    @property
+    def results(self):
+        return self.folder / "results" / "stub"
+
+    def orphans(self):
+        needle = f"{MARK}={self.folder}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                environ = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if entry.name.isdecimal() and needle in environ.split(b"\0"):
+                found.append(int(entry.name))
+        return found
+
+    def check_complete(self, seeds):
+        """Exactly one good run per cell and seed, nothing half-written, no process left."""
+        from stub_trainer import OPTIONS
+
+        from bench.options import Option
+
+        options = {name: Option(name, kind, default) for name, kind, default, _ in OPTIONS}
+        suite = parse((self.folder / "stub.toml").read_text(), "stub", "stub.toml", options)
+        loaded = load(self.results)
+        good = Counter((a.cell.key, a.seed) for a in loaded.attempts if a.ok)
+        wanted = {(cell.key, seed) for cell in cells(suite) for seed in range(1, seeds + 1)}
+        assert set(good) == wanted
+        assert set(good.values()) == {1}, "no run was made twice"
+        assert loaded.unreadable == []
+        assert {a.status for a in loaded.attempts} <= {"ok", "interrupted"}
+        numbers = Counter((a.cell.key, a.seed) for a in loaded.attempts)
+        for attempt in loaded.attempts:
+            assert attempt.attempt <= numbers[(attempt.cell.key, attempt.seed)], "no gap in numbers"
+        left = [path.name for path in self.results.iterdir()]
+        assert sorted(left) == ["logs", "records"]
+        assert not list(self.results.rglob("*.tmp"))
+        assert self.orphans() == []
+
+
+def wait_until(true, seconds=30.0):
+    until = time.monotonic() + seconds
+    while not true() and time.monotonic() < until:
+        threading.Event().wait(0.02)
+    return true()
+
+
+def close(process):
+    process.wait()
+    process.stdout.close()
+    process.stderr.close()
+
+
+def survive(tmp_path, kills, seeds, seed):
+    """Kill sweeps at random moments until enough have been hit; then let the last one end."""
+    rng = random.Random(seed)
+    worlds = [World(tmp_path / "0", seeds)]
+    hit = 0
+    while hit < kills:
+        process = worlds[-1].start(STUB_SECONDS="0.1")
+        try:
+            process.communicate(timeout=rng.uniform(0.05, 1.5))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            hit += 1
+            close(process)
+        else:
+            assert process.returncode == 0
+            worlds[-1].check_complete(seeds)
+            worlds.append(World(tmp_path / str(len(worlds)), seeds))
+    code, out, err = worlds[-1].finish()
+    assert code == 0, out + err
+    worlds[-1].check_complete(seeds)
+    code, out, _ = worlds[-1].finish()
+    assert (code, "nothing to run" in out) == (0, True)
+
+
+def test_killed_at_any_moment_a_sweep_ends_with_exactly_its_runs(tmp_path):
+    survive(tmp_path, kills=15, seeds=4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_killed_three_hundred_times_a_sweep_of_sixty_runs_ends_with_sixty(tmp_path):
+    survive(tmp_path, kills=300, seeds=15, seed=2)
+
+
+@pytest.mark.parametrize("ranks", ["1", "2"])
+def test_no_trainer_outlives_a_killed_sweep_even_without_a_resume(ranks, tmp_path):
+    world = World(tmp_path)
+    process = world.start("stub.toml", "--ranks", ranks, "--no-report", STUB_DO="deaf")
+    assert wait_until((tmp_path / "trace").exists)
+    process.kill()
+    close(process)
+    assert wait_until(lambda: world.orphans() == [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_stores_an_interrupted_run_and_exits_with_130(number, tmp_path):
+    world = World(tmp_path, seeds=1)
+    process = world.start(STUB_DO="hang")
+    assert wait_until((tmp_path / "trace").exists)
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "FAILED: interrupted" in out
+    assert "interrupted (run again to go on)" in out
+    assert [a.status for a in load(world.results).attempts] == ["interrupted"]
+    assert world.orphans() == []
+    assert world.finish()[0] == 0
+    world.check_complete(1)
+
+
+def test_a_stop_while_data_are_prepared_exits_with_130_too(tmp_path):
+    world = World(tmp_path, seeds=1)
+    process = world.start(STUB_PREPARE="hang")
+    while "preparing" not in process.stdout.readline():
+        pass
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted while the data were being made" in out
+    assert world.orphans() == []
+    assert world.finish()[0] == 0
+
+
+def test_of_two_sweeps_at_once_the_second_says_who_holds_the_lock(tmp_path):
+    world = World(tmp_path, seeds=1)
+    first = world.start(STUB_SECONDS="1", STUB_DO="ok")
+    assert wait_until((tmp_path / "trace").exists)
+    code, out, err = world.finish()
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert f"bench: error: results/stub is in use by process {first.pid} on " in err
+    code, out, _ = world.finish("status", "stub.toml")
+    assert f"a sweep is running: process {first.pid}" in out
+    first.communicate(timeout=120)
+    assert first.returncode == 0
+    world.check_complete(1)
+
+
+def test_after_a_kill_the_next_sweep_says_what_it_took_over(tmp_path):
+    world = World(tmp_path, seeds=1)
+    first = world.start(STUB_DO="hang")
+    assert wait_until((tmp_path / "trace").exists)
+    first.kill()
+    close(first)
+    _, out, _ = world.finish("status", "stub.toml")
+    assert f"a sweep was killed: process {first.pid}" in out
+    code, out, _ = world.finish()
+    assert code == 0
+    assert f"took over the lock of process {first.pid}" in out
+    assert "stored as interrupted" in out
+    world.check_complete(1)
+
+
+def test_a_crashing_rank_does_not_stop_the_sweep_and_the_next_run_mends_it(tmp_path):
+    world = World(tmp_path)
+    (tmp_path / "counts").mkdir()
+    env = {"STUB_DO_SEED2": "crash,ok", "STUB_COUNTS": str(tmp_path / "counts")}
+    code, out, _ = world.finish("stub.toml", "--no-report", "--ranks", "2", **env)
+    assert code == 1
+    assert out.count("FAILED: crash (rank 1, exit code 1") == 2
+    assert "    | ValueError: rank 1 fell over" in out
+    assert "4 of 6 runs are stored; failed: 2 crash (run again to go on)" in out
+    assert world.orphans() == []
+    code, out, _ = world.finish("stub.toml", "--no-report", **env)
+    assert code == 1, "the runs of one rank had their first failure now"
+    code, out, _ = world.finish("stub.toml", "--no-report", **env)
+    assert code == 0
+    attempts = load(world.results).attempts
+    assert Counter(a.status for a in attempts) == {"ok": 12, "crash": 4}
+    assert {a.attempt for a in attempts if a.seed == 2 and a.ok} == {2}
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("abort", "crash"),
+        ("oom", "oom"),
+        ("nan", "nan"),
+        ("invalid", "invalid"),
+        ("tf32", "invalid"),
+        ("rubbish", "invalid"),
+        ("norecord", "invalid"),
+        ("wrongseed", "invalid"),
+        ("otherdata", "invalid"),
+        ("hang", "timeout"),
+    ],
+)
+def test_every_way_to_fail_has_its_type_on_one_rank_and_on_two(word, status, tmp_path):
+    world = World(tmp_path, seeds=1)
+    words = ("stub.toml", "--no-report", "--precision", "amp", "--seeds", "1", "--timeout", "2")
+    code, _, err = world.finish(*words, STUB_DO=word)
+    assert (code, err) == (1, "")
+    attempts = load(world.results).attempts
+    assert [(a.cell.ranks, a.status) for a in attempts] == [(1, status), (2, status)]
+    assert world.orphans() == []
+
+
+def test_a_changed_suite_makes_new_cells_and_keeps_the_old_records(tmp_path):
+    world = World(tmp_path, seeds=1)
+    world.finish()
+    text = (tmp_path / "stub.toml").read_text()
+    (tmp_path / "stub.toml").write_text(text.replace("epochs = 2", "epochs = 3"))
+    _, out, _ = world.finish("plan", "stub.toml")
+    assert "4 to run, 0 of 4 stored" in out
+    assert "4 stored attempts belong to cells that the suite no longer has" in out
+    assert world.finish()[0] == 0
+    assert len(load(world.results).attempts) == 8
+
+
+def test_json_for_programs_is_alone_on_stdout(tmp_path):
+    world = World(tmp_path, seeds=1)
+    code, out, err = world.finish("run", "stub.toml", "--no-report", "--json", STUB_DO_SEED1="nan")
+    data = json.loads(out)
+    assert code == data["exit_code"] == 1
+    assert [run["status"] for run in data["ran"]] == ["nan"] * 4
+    assert data["ran"][0]["failure"]["exit_code"] == 3
+    assert "FAILED: nan" in err
