@@ -22,7 +22,7 @@ from bench.sweep import Sweep, failure_details, run_sweep, shown
 from bench.view import View
 from ncf.record import write_json
 
-SUITE = make_suite()
+SUITE = make_suite(train={"epochs": 8, "batch_size": 16384})
 HOST = Host("cpu", 2, 8 << 30, no_gpus="none", machine_id="here", horovodrun="/h")
 
 
