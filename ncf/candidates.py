@@ -7,14 +7,21 @@ array that never decreases, no users x items table, no loop that may not end.
 
 Draws depend on (protocol, seed) and on the place in the output only, through PCG64's raw stream,
 which numpy promises to keep: not on chunks, threads, processes or the numpy version.
+
+Candidates that came with the data are kept as they are; their protocol is `given-N`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+from ncf.parallel import in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Ints = npt.NDArray[np.integer[Any]]
 
@@ -29,8 +36,31 @@ training nor held out. mlperf: the rule of nvidia with MLPerf's 999.
 _STREAMS: Final = {"nvidia": 0x6E76, "unique": 0x756E, "mlperf": 0x6D6C}
 """First word of each protocol's seed, so that protocols share no stream."""
 
-_CHUNK_SLOTS: Final = 1 << 19
+_CHUNK_SLOTS: Final = 1 << 17
 """Candidate slots worked on at a time; the searched slice then stays in the CPU's cache."""
+
+
+class ShortOfItemsError(ValueError):
+    """Test users with too few items left to sample from, and the largest number that works."""
+
+    def __init__(self, rows: Ints, of: int, least: int, n: int) -> None:
+        who = f"{len(rows):,} of {of:,} test users have"
+        super().__init__(
+            f"{who} fewer than {n} items left to sample; {least} is the most that works for all"
+            if least
+            else f"{who} every item, so nothing is left to sample"
+        )
+        self.rows, self.least = rows, least
+
+
+def given_name(n: int) -> str:
+    """Protocol of n negatives a user that came with the data; n is part of what HR@k means."""
+    return f"given-{n}"
+
+
+def is_given(protocol: str) -> bool:
+    """Whether the candidates came with the data, so that they cannot be drawn again."""
+    return protocol.startswith("given-")
 
 
 def draw(
@@ -43,7 +73,10 @@ def draw(
     test_items: Ints,
     n_items: int,
     *,
+    pad: bool = False,
+    threads: int = 1,
     chunk_slots: int = _CHUNK_SLOTS,
+    out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Draw n candidates for every test user.
 
@@ -56,13 +89,18 @@ def draw(
         test_users: [n_test] ascending user numbers.
         test_items: [n_test] held-out item of each, not one of the user's training items.
         n_items: size of the catalogue.
+        pad: fill what a user's catalogue cannot offer with the held-out item, which
+            `duplicate_mask` never counts, instead of raising.
+        threads: how many chunks are worked on at a time; changes the time, never the result.
         chunk_slots: how much is drawn at a time; changes memory, never the result.
+        out: [n_test, n] to write to, such as a file mapped into memory.
 
     Returns:
         [n_test, n] items; the held-out item has no column of its own.
 
     Raises:
-        ValueError: unknown protocol, or a user whose catalogue is too small (see `admissible`).
+        ShortOfItemsError: a user whose catalogue is too small (see `admissible`).
+        ValueError: unknown protocol.
     """
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
@@ -70,23 +108,36 @@ def draw(
         raise ValueError(f"n is {n} and seed {seed}; they must be at least 1 and 0")
     room = admissible(train_offsets, test_users, n_items)
     short = np.flatnonzero(room < required(protocol, n))
-    if short.size:
-        raise ValueError(f"{short.size} test users have fewer admissible negatives than needed")
-    stream = np.random.PCG64(np.random.SeedSequence([_STREAMS[protocol], seed]))
-    out = np.empty((test_users.shape[0], n), np.int32)
-    step = max(1, chunk_slots // n)
-    for start in range(0, out.shape[0], step):
-        rows = slice(start, start + step)
+    if short.size and not pad:
+        raise ShortOfItemsError(short, len(room), int(room.min()), n)
+    table = np.empty((test_users.shape[0], n), np.int32) if out is None else out
+    sequence = np.random.SeedSequence([_STREAMS[protocol], seed])
+
+    def fill(rows: slice) -> None:
+        stream = np.random.PCG64(sequence).advance(rows.start * n)  # one step for each slot
         users, held_out = test_users[rows], test_items[rows]
         raw = stream.random_raw(users.shape[0] * n).reshape(users.shape[0], n)
         seen, offsets = _rows_of(train_offsets, train_items, users)
         if protocol == "unique":
             seen, offsets = _with_one_more(seen, offsets, held_out, n_items)
-            r = _distinct(raw, n_items - np.diff(offsets))
+            left = n_items - np.diff(offsets)
+            r = _distinct(raw, left)
+            beyond = r >= left[:, None]  # only where padding was asked for
+            found = nth_unseen(np.where(beyond, 0, r), offsets, seen, n_items)
+            table[rows] = np.where(beyond, held_out[:, None], found)
         else:
             r = _scaled(raw, (n_items - np.diff(offsets))[:, None])
-        out[rows] = nth_unseen(r, offsets, seen, n_items)
-    return out
+            table[rows] = nth_unseen(r, offsets, seen, n_items)
+
+    for _ in in_order(fill, _chunks(len(table), n, chunk_slots), threads):
+        pass
+    return table
+
+
+def _chunks(n_rows: int, n: int, slots: int = _CHUNK_SLOTS) -> Iterator[slice]:
+    step = max(1, slots // max(1, n))
+    for start in range(0, n_rows, step):
+        yield slice(start, min(start + step, n_rows))
 
 
 def admissible(
@@ -123,19 +174,24 @@ def nth_unseen(
     return np.asarray(r + before - offsets[:-1, None], np.int64)
 
 
-def duplicate_mask(candidates: Ints, held_out: Ints) -> npt.NDArray[np.bool_]:
+def duplicate_mask(
+    candidates: Ints, held_out: Ints, *, threads: int = 1
+) -> npt.NDArray[np.bool_]:
     """True where a slot counts: no copy of the held-out item, no repeat of an earlier slot.
 
     Args:
         candidates: [n_test, n].
         held_out: [n_test].
+        threads: how many chunks are worked on at a time.
     """
     mask = np.empty(candidates.shape, np.bool_)
-    step = max(1, _CHUNK_SLOTS // max(1, candidates.shape[1]))
-    for start in range(0, candidates.shape[0], step):
-        rows = slice(start, start + step)
+
+    def fill(rows: slice) -> None:
         part = candidates[rows]
         mask[rows] = ~_repeats(part) & (part != held_out[rows, None])
+
+    for _ in in_order(fill, _chunks(*candidates.shape), threads):
+        pass
     return mask
 
 

@@ -72,7 +72,7 @@ def test_unique_candidates_are_distinct_and_spare_the_held_out_item(
     room = candidates.admissible(history.offsets, history.test_users, history.n_items)
     n = data.draw(st.integers(1, int(room.min()))) if room.min() > 0 else 0
     if n == 0:
-        with pytest.raises(ValueError, match="fewer admissible"):
+        with pytest.raises(candidates.ShortOfItemsError, match="test users have"):
             history.draw("unique", 1, seed)
         return
     table = history.draw("unique", n, seed)
@@ -93,6 +93,45 @@ def test_candidates_do_not_depend_on_the_chunk_size(
         return
     whole = history.draw(protocol, n)
     np.testing.assert_array_equal(history.draw(protocol, n, chunk_slots=chunk), whole)
+
+
+@settings(max_examples=30, deadline=None)
+@given(histories(), st.sampled_from(list(candidates.PROTOCOLS)), st.integers(1, 4))
+def test_candidates_do_not_depend_on_the_number_of_threads(
+    history: History, protocol: str, threads: int
+) -> None:
+    alone = history.draw(protocol, 30, pad=True)
+    shared = history.draw(protocol, 30, pad=True, threads=threads, chunk_slots=40)
+    np.testing.assert_array_equal(shared, alone)
+    mask = candidates.duplicate_mask(alone, history.held_out, threads=threads)
+    np.testing.assert_array_equal(mask, candidates.duplicate_mask(alone, history.held_out))
+
+
+@settings(max_examples=60, deadline=None)
+@given(histories(), st.sampled_from(list(candidates.PROTOCOLS)), st.integers(1, 60))
+def test_padded_slots_hold_the_held_out_item_and_never_count(
+    history: History, protocol: str, n: int
+) -> None:
+    table = history.draw(protocol, n, pad=True)
+    counted = candidates.duplicate_mask(table, history.held_out)
+    room = candidates.admissible(history.offsets, history.test_users, history.n_items)
+    for row, mask, seen, held_out, free in zip(
+        table, counted, history.seen, history.held_out, room, strict=True
+    ):
+        real = row[mask].tolist()
+        assert len(set(real)) == len(real) <= free
+        assert not set(real) & {*seen, int(held_out)}
+        if protocol == "unique":
+            assert len(real) == min(n, free)
+            assert set(row[~mask].tolist()) <= {int(held_out)}
+
+
+def test_padding_changes_nothing_for_users_with_enough_room() -> None:
+    history = History([[0, 1], [5], [0, 1, 2, 3, 4]], [2, 0, 5], 9)
+    padded = history.draw("unique", 6, pad=True)
+    roomy = History([[0, 1], [5]], [2, 0], 9)
+    np.testing.assert_array_equal(padded[:2], roomy.draw("unique", 6))
+    assert sorted(padded[2].tolist()) == [5, 5, 5, 6, 7, 8]
 
 
 def test_candidates_repeat_with_the_seed_and_differ_between_seeds_and_protocols() -> None:
@@ -155,7 +194,7 @@ def test_users_without_admissible_negatives_are_found_before_sampling() -> None:
     room = candidates.admissible(history.offsets, history.test_users, 4)
     assert room.tolist() == [0, 2]
     for protocol in candidates.PROTOCOLS:
-        with pytest.raises(ValueError, match="1 test users"):
+        with pytest.raises(ValueError, match="1 of 2 test users"):
             history.draw(protocol, 2)
 
 
