@@ -56,7 +56,11 @@ def curves(block: Block, title: str, where: str) -> Figure:
     notes = ["Line: median over seeds. Band: quartiles from 4 runs on, else smallest to largest."]
     if any(len({len(run.epochs) for run in pool.runs}) > 1 for pool in block.pools):
         notes.append("Dotted: only the runs that were still training.")
-    notes += [f"Target {goal:g} lies above the picture." for goal in goals if goal not in near]
+    notes += [
+        f"Target {units.hit_rate(goal)} lies above the picture."
+        for goal in goals
+        if goal not in near
+    ]
     columns = 2 if len(block.rows) == 4 else min(3, len(block.rows))
     lines = -(-len(block.rows) // columns)
     frame = Frame(f"{title}: HR@{k} after each epoch", (where, " ".join(notes)))
@@ -200,4 +204,4 @@ def _line_handle(block: Block, precision: str) -> Line2D:
 
 
 def _named(name: str, value: float) -> str:
-    return f"{name} {value:.4g}"
+    return f"{name} {units.hit_rate(value)}"

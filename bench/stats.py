@@ -177,9 +177,9 @@ def ratio_to_constant(numerator: Summary, denominator: float) -> Ratio | Missing
 def common_bins(values: Sequence[float], step: float, most: int = 40) -> list[float]:
     """Bin edges that several histograms share.
 
-    Widths follow Freedman and Diaconis, are a whole number of `step` (the resolution of the
-    quantity: a hit rate over u users moves by 1/u; narrower bins would show a comb), and edges
-    lie half a step beside the values, so that no value sits on an edge.
+    Widths are the narrower of Freedman-Diaconis and Sturges (numpy's "auto"), a whole number of
+    `step` (the resolution of the quantity: a hit rate over u users moves by 1/u; narrower bins
+    would show a comb), and edges lie half a step beside the values: no value sits on an edge.
 
     Args:
         values: all values of all histograms, at least one.
@@ -189,7 +189,9 @@ def common_bins(values: Sequence[float], step: float, most: int = 40) -> list[fl
     ordered = sorted(values)
     low, high = ordered[0], ordered[-1]
     spread = quantile(ordered, 0.75) - quantile(ordered, 0.25)
-    width = max(2 * spread / len(ordered) ** (1 / 3), (high - low) / most, step)
+    sturges = (high - low) / (math.log2(len(ordered)) + 1)
+    width = min(2 * spread / len(ordered) ** (1 / 3) or sturges, sturges)
+    width = max(width, (high - low) / most, step)
     width = math.ceil(width / step - 1e-9) * step
     count = math.ceil((high - low + step) / width - 1e-9)
     # Centre the bins on the data, so that the empty part of the last one is shared by both ends.
