@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from typing_extensions import Self
-
 from bench import guard
 from bench.options import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from typing_extensions import Self
 
 GRACE_SECONDS = 5.0
 """How long a stopped trainer may take to write its record before it is killed."""
