@@ -225,9 +225,7 @@ def counts(attempt: Attempt, host: Host, data: DataIdentity | None) -> bool:
 
 def made_here(attempt: Attempt, host: Host) -> bool:
     """Whether an attempt was made by this installation, and on its hardware as it is today."""
-    then, now = attempt.host, host.to_dict()
-    same_place = then.get("machine_id") == now.get("machine_id")
-    return same_place and Machine.of({"gpus": (), **then}) == Machine.of(now)
+    return Machine.of(attempt.host) == Machine.of(host.to_dict())
 
 
 def none_available(plan: Plan) -> UserError:
@@ -242,7 +240,7 @@ def mixtures(plan: Plan, attempts: Iterable[Attempt]) -> list[str]:
     good = [a for a in attempts if a.ok and a.cell.key in grid]
     data = Counter(f"{a.run.dataset.name} {a.run.dataset.hash}" for a in good if a.run)
     machines = Counter(
-        f"{Machine.of({'gpus': (), **a.host}).cpu_model} ({a.host.get('machine_id')})" for a in good
+        f"{machine.cpu_model} ({machine.name})" for machine in (Machine.of(a.host) for a in good)
     )
     lines = []
     for what, found in (("data sets", data), ("machines", machines)):
