@@ -6,6 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from bench.launch import STOPPED
 from bench.store import Failure
 
 if TYPE_CHECKING:
@@ -159,9 +160,11 @@ def first_failure(output: str) -> tuple[int | None, int | None]:
 def rank_lines(output: str, rank: int | None) -> list[str]:
     """The output of one rank, without horovodrun's prefixes; of all ranks if rank is None.
 
-    Output without prefixes (a single process) belongs to whichever rank is asked for.
+    Output without prefixes (a single process) belongs to whichever rank is asked for. What came
+    after a run was stopped is left out: it tells of the end, not of the run.
     """
-    matches = [(line, _RANK_LINE.match(line)) for line in output.splitlines()]
+    own = output.partition(f"\n{STOPPED}")[0]
+    matches = [(line, _RANK_LINE.match(line)) for line in own.splitlines()]
     if rank is None or not any(match for _, match in matches):
         return [unprefixed(line) for line, _ in matches]
     return [match[2] for _, match in matches if match and int(match[1]) == rank]

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 GRACE_SECONDS = 5.0
 """How long a stopped trainer may take to write its record before it is killed."""
 
+STOPPED = "$ stopped"
+"""Begins the line of a log after which the run was being ended; what follows is our doing."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -180,6 +183,10 @@ def supervise(
                 lines.feed(written.read())
                 if stop or time.monotonic() - start > timeout_s:
                     cause = "interrupted" if stop else "timeout"
+                    with contextlib.suppress(OSError):  # the run ends with or without a word
+                        output.write(b"\n" if lines.rest else b"")
+                        output.write(f"{STOPPED}: {cause}\n".encode())
+                        output.flush()
                     _end(process, stop)
                     break
         finally:
@@ -260,7 +267,7 @@ class _Lines:
     def feed(self, data: bytes) -> None:
         *whole, self.rest = (self.rest + data).replace(b"\r", b"\n").split(b"\n")
         for line in whole:
-            if line:
+            if line and not line.startswith(STOPPED.encode()):
                 self.on_line(line.decode("utf-8", "replace"))
 
 

@@ -130,12 +130,12 @@ def _outside(plan: Plan) -> list[str]:
     keys = sorted({attempt.cell.key for attempt in plan.strays})
     if not keys:
         return []
-    return [
-        (
-            f"{len(plan.strays)} stored attempts belong to cells that the suite no longer has "
-            f"({', '.join(keys)}): they are kept, and enter no table"
-        )
-    ]
+    listed = ", ".join([*keys[:2], "..."] if len(keys) > 2 else keys)
+    line = (
+        f"{len(plan.strays)} stored attempts belong to cells that the suite no longer has "
+        f"({listed}): they are kept, and enter no table"
+    )
+    return [line]
 
 
 def _note(cell: CellPlan) -> str:

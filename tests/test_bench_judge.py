@@ -107,6 +107,13 @@ def test_the_tail_of_a_rank_holds_no_other_rank():
     assert "ValueError: rank 1 fell over" in rank_lines(HOROVOD, None)
 
 
+def test_what_a_run_says_while_it_is_being_ended_is_not_what_it_died_of():
+    output = "$ python\nepoch 1/8\n$ stopped: timeout\nKeyboardInterrupt\n"
+    status, failure = verdict(end=ended("timeout", 130), output=output)
+    assert (status, failure.message) == ("timeout", "no end after 300 s; last: epoch 1/8")
+    assert rank_lines(output, 0)[-1] == "epoch 1/8"
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [

@@ -80,6 +80,7 @@ def test_a_timeout_ends_the_run_and_keeps_what_it_said(tmp_path):
     ended, lines = run(code, tmp_path, timeout_s=0.5)
     assert (ended.cause, lines) == ("timeout", ["started"])
     assert ended.timeout_s == 0.5
+    assert (tmp_path / "log").read_text().splitlines()[1:] == ["started", "$ stopped: timeout"]
     assert 0.5 <= ended.wall_seconds < 60
 
 
