@@ -32,7 +32,8 @@ step() {
 
 in_range() { "$1" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))'; }
 
-# The interpreter behind any active virtual environment: its packages are what a new one can see.
+# PYTHON, else the one that the environment was made with, else the first that fits. What counts
+# is the interpreter behind a virtual environment: its packages are what a new one can see.
 choose_python() {
   local candidate
   if [ -n "${PYTHON:-}" ]; then
@@ -41,13 +42,16 @@ choose_python() {
       die "PYTHON=$PYTHON is $("$PYTHON" --version 2>&1 || true); Python 3.10 to 3.13 is needed"
     candidate="$PYTHON"
   else
-    for candidate in $FIRST_PYTHONS ""; do
+    for candidate in "$VENV/bin/python" $FIRST_PYTHONS ""; do
+      case "$candidate" in /*) [ -e "$OURS" ] || continue ;; esac
       if [ -n "$candidate" ] && in_range "$candidate" 2>/dev/null; then break; fi
     done
     [ -n "$candidate" ] ||
       die "no Python 3.10 to 3.13 among: $FIRST_PYTHONS; install one or set PYTHON=/path/to/python"
   fi
-  "$candidate" -c 'import sys; print(getattr(sys, "_base_executable", None) or sys.executable)'
+  "$candidate" -c '
+import os, sys
+print(os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable))'
 }
 
 # Three lines: the Python's version, its TensorFlow's version (or -), a hash of what we install.

@@ -21,17 +21,21 @@ ROOT = Path(__file__).resolve().parent.parent
 
 BASE = """#!/bin/sh
 case "$*" in
-  *_base_executable*) echo "$FAKES/python3"; exit 0 ;;
+  *_base_executable*) echo "$FAKES/${0##*/}"; exit 0 ;;
   "-m venv "*)
     echo "venv $*" >>"$FAKES/log"
     [ -z "$FAKE_VENV" ] || { echo "$FAKE_VENV"; exit 1; }
     for folder; do :; done
-    mkdir -p "$folder/bin"; cp "$FAKES/venv-python" "$folder/bin/python"; exit 0 ;;
+    mkdir -p "$folder/bin"
+    { echo '#!/bin/sh'; echo "MADE_BY='$FAKES/${0##*/}'"; cat "$FAKES/venv-python"; } \
+      >"$folder/bin/python"
+    chmod +x "$folder/bin/python"; exit 0 ;;
 esac
 PYTHONPATH="$FAKES/base-packages" exec "$REAL" -S "$@"
 """
-VENV_PYTHON = """#!/bin/sh
+VENV_PYTHON = """
 case "$*" in
+  *_base_executable*) echo "$MADE_BY"; exit 0 ;;
   "-m pip "*) echo "pip $*" >>"$FAKES/log"; exit "${FAKE_PIP:-0}" ;;
   *build_horovod.py*) echo "horovod $*" >>"$FAKES/log"; exit "${FAKE_HOROVOD:-0}" ;;
   "-m bench "*) echo "bench $PWD $*" >>"$FAKES/log"; echo table; exit "${FAKE_BENCH:-0}" ;;
@@ -201,6 +205,16 @@ def test_a_moved_clone_gets_a_new_environment(clone: Clone) -> None:
     clone.steps()
     clone.root = clone.root.rename(clone.root.with_name("moved"))
     assert clone.set_up().returncode == 0
+    assert clone.kinds() == ["venv", "pip", "horovod"]
+
+
+def test_the_python_of_the_first_set_up_is_kept_when_none_is_named(clone: Clone) -> None:
+    shutil.copy(clone.fakes / "python3", clone.fakes / "python3.12")
+    clone.set_up(PYTHON="python3.12")
+    clone.steps()
+    assert clone.set_up().stdout.startswith("set-up: ready")
+    assert clone.steps() == []
+    clone.set_up(PYTHON="python3")
     assert clone.kinds() == ["venv", "pip", "horovod"]
 
 
