@@ -86,7 +86,7 @@ def _run_all(
             return
         label = run_label(index + 1, len(runs), cell, seed)
         sweep.view.say(label)
-        with sweep.view.running(label) as on_line:
+        with sweep.view.running() as on_line:
             attempt = make_attempt(sweep, cell, seed, on_line)
         result.attempts.append(attempt)
         if attempt.ok:
@@ -94,7 +94,7 @@ def _run_all(
         to_come = [later for later, _ in runs[index + 1 :]]
         left = durations.expect(to_come) if to_come else None
         sweep.view.say(f"{label}: {run_result(attempt, left)}")
-        if not attempt.ok:
+        if not attempt.ok and not sweep.stop:
             sweep.view.say(failure_details(sweep.store, attempt))
         result.interrupted = attempt.status == "interrupted" and bool(sweep.stop)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import time
 from typing import TYPE_CHECKING, Any, TextIO
@@ -37,18 +38,22 @@ class View:
         self.out.flush()
 
     @contextlib.contextmanager
-    def running(self, label: str) -> Iterator[Callable[[str], None]]:
+    def running(self) -> Iterator[Callable[[str], None]]:
         """While a run goes on: give its output to the yielded function, line by line."""
-        if not self.err.isatty():
+        if not self.err.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
             yield self._plain()
             return
         from rich.console import Console
+        from rich.text import Text
 
-        with Console(file=self.err).status(f"{label}: starting", spinner="line") as status:
+        def shown(text: str) -> Text:
+            return Text(" ".join(text.split()), no_wrap=True, overflow="ellipsis")
+
+        with Console(file=self.err).status(shown("starting"), spinner="line") as status:
 
             def on_line(line: str) -> None:
                 if epoch := _EPOCH.search(line):
-                    status.update(f"{label}: {' '.join(epoch[0].split())}".replace("[", r"\["))
+                    status.update(shown(epoch[0]))
 
             yield on_line
 
@@ -89,7 +94,8 @@ def run_result(attempt: Attempt, left: float | None) -> str:
         seconds,
     ]
     known = ", ".join(fact for fact in facts if fact)
-    return f"FAILED: {attempt.status} ({known}): {failure.message}{time_left}"
+    failed = "" if attempt.status == "interrupted" else "FAILED: "
+    return f"{failed}{attempt.status} ({known}): {failure.message}{time_left}"
 
 
 def took(seconds: float) -> str:

@@ -251,7 +251,7 @@ def test_epochs_are_echoed_to_a_file_only_now_and_then():
     err = io.StringIO()
     now = [0.0]
     view = View(io.StringIO(), err, lambda: now[0])
-    with view.running("label") as on_line:
+    with view.running() as on_line:
         for second in range(60):
             now[0] = float(second)
             on_line(f"[0]<stdout>:epoch {second}/60  loss 0.2")
@@ -259,15 +259,19 @@ def test_epochs_are_echoed_to_a_file_only_now_and_then():
     assert err.getvalue().splitlines() == [f"    epoch {n}/60  loss 0.2" for n in range(10, 60, 10)]
 
 
-def test_epochs_are_live_on_a_terminal():
+def test_epochs_are_live_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+
     class Terminal(io.StringIO):
         def isatty(self):
             return True
 
     err = Terminal()
-    with View(io.StringIO(), err).running("[1/2] ranks=1") as on_line:
+    with View(io.StringIO(), err).running() as on_line:
         on_line("epoch 3/20  loss 0.2134  HR@10 0.6123")
-    assert "[1/2] ranks=1" in err.getvalue()
+        on_line("something else")
+    assert "epoch 3/20 loss 0.2134 HR@10 0.6123" in err.getvalue()
+    assert "something else" not in err.getvalue()
 
 
 def marked_attempt(world, seed=1):
