@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ncf import candidates, metrics
+from ncf import given as given_split
 from ncf import split as splitting
-from ncf.dataset import Prepared
+from ncf.writing import Prepared
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,45 +29,47 @@ class RoomError(ValueError):
     """Test users with too few items left to draw their candidates from, and what would help."""
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """How candidates are made: drawn by a protocol, or kept as they came (`given`)."""
+
+    protocol: str
+    per_user: int
+    seed: int
+    pad: bool = False
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """The protocol as data and records name it."""
+        return candidates.given_name(self.per_user) if self.protocol == "given" else self.protocol
+
+
 def assemble(
     split: Split,
     user_ids: Ids,
     item_ids: Ids,
-    protocol: str,
-    per_user: int,
-    seed: int,
+    drawing: Drawing,
     about: Mapping[str, Any],
     structure: Structure | None = None,
 ) -> Prepared:
     """Draw the candidates and compute what the manifest tells.
 
     Args:
-        split: what `leave_one_out` made.
+        split: what `leave_one_out` or `given.split` made.
         user_ids: ids of all users before the split dropped any, likewise `item_ids`.
         item_ids: see `user_ids`.
-        protocol: how candidates are drawn.
-        per_user: candidates per test user.
-        seed: seed of the candidates.
+        drawing: how candidates are made.
         about: name and source, for the manifest.
         structure: what was planted in generated data; adds the oracle's HR@10.
 
     Raises:
         RoomError: users have seen nearly everything.
     """
-    _check_room(split, user_ids, protocol, per_user)
-    drawn = candidates.draw(
-        protocol,
-        per_user,
-        seed,
-        split.train_offsets,
-        split.train_items,
-        split.test_users,
-        split.test_items,
-        split.n_items,
-    )
-    counts = candidates.duplicate_mask(drawn, split.test_items)
+    drawn = _candidates(split, user_ids, drawing)
+    counts = candidates.duplicate_mask(drawn, split.test_items, threads=drawing.threads)
     effective = counts.sum(axis=1)
-    popularity = np.bincount(split.train_items, minlength=split.n_items)
+    popularity = metrics.popularity(split.train_items, split.n_items)
     test = (split.test_items, drawn, counts, TOPK)
     levels = {
         "chance": metrics.chance_hr(effective, TOPK),
@@ -88,35 +92,36 @@ def assemble(
         "item_ids": kept_items.text,
         "item_id_offsets": kept_items.offsets,
     }
+    history = np.diff(split.train_offsets)
+    history[split.test_users] += 1
     facts = {
         **about,
-        "split": {
-            "rule": splitting.RULE,
-            "tie_rule": splitting.TIE_RULE,
-            "repeat_rule": splitting.REPEAT_RULE,
-            "min_interactions": split.min_interactions,
-            "tied_last_timestamp_share": split.tied_last_time_share,
-        },
+        "split": split_facts(split),
         "summary": {
-            **_counts(split, user_ids),
+            **dropped(split, user_ids),
+            **history_facts(history, split.n_items),
             "items_only_in_test": int(np.count_nonzero(popularity == 0)),
         },
-        "candidates": {
-            "protocol": protocol,
-            "per_user": per_user,
-            "seed": seed,
-            "effective_mean": float(effective.mean()),
-            "effective_min": int(effective.min()),
-        },
+        "candidates": candidate_facts(drawing, effective, _short_of(split, drawing)),
         "hr_at_10": levels,
     }
     return Prepared(arrays, facts)
 
 
-def _counts(split: Split, user_ids: Ids) -> dict[str, Any]:
-    """Rows read, dropped and why, and the shape of what is left."""
-    history = np.diff(split.train_offsets) + 1
-    low, median, high = np.quantile(history, [0.1, 0.5, 0.9]).tolist()
+def split_facts(split: Split) -> dict[str, Any]:
+    """The rules that made the split, for the manifest."""
+    given = bool(split.given)
+    return {
+        "rule": given_split.RULE if given else splitting.RULE,
+        "tie_rule": given_split.TIE_RULE if given else splitting.TIE_RULE,
+        "repeat_rule": given_split.REPEAT_RULE if given else splitting.REPEAT_RULE,
+        "min_interactions": None if given else split.min_interactions,
+        "tied_last_timestamp_share": split.tied_last_time_share,
+    }
+
+
+def dropped(split: Split, user_ids: Ids) -> dict[str, Any]:
+    """Rows read, and what was dropped and why."""
     return {
         "rows_read": split.rows,
         "dropped_repeats": split.dropped_repeats,
@@ -124,8 +129,16 @@ def _counts(split: Split, user_ids: Ids) -> dict[str, Any]:
         "dropped_short_rows": split.dropped_short_rows,
         "dropped_single_users": len(split.single_users),
         "dropped_single_users_named": _named(split.single_users, user_ids),
+        **({"given": dict(split.given)} if split.given else {}),
+    }
+
+
+def history_facts(history: npt.NDArray[np.int64], n_items: int) -> dict[str, Any]:
+    """The shape of the data, from how many items each user has, training and test together."""
+    low, median, high = np.quantile(history, [0.1, 0.5, 0.9]).tolist()
+    return {
         "interactions": int(history.sum()),
-        "density": float(history.sum() / split.n_users / split.n_items),
+        "density": float(history.sum() / len(history) / n_items),
         "history": {
             "min": int(history.min()),
             "p10": low,
@@ -136,66 +149,56 @@ def _counts(split: Split, user_ids: Ids) -> dict[str, Any]:
     }
 
 
-def _check_room(split: Split, user_ids: Ids, protocol: str, per_user: int) -> None:
+def candidate_facts(
+    drawing: Drawing, effective: npt.NDArray[np.integer[Any]], short_users: int
+) -> dict[str, Any]:
+    """What the manifest tells about candidates; `effective` [n_test] counts those that count."""
+    return {
+        "protocol": drawing.name,
+        "per_user": drawing.per_user,
+        "seed": None if drawing.protocol == "given" else drawing.seed,
+        "padded": drawing.pad,
+        "padded_users": short_users if drawing.pad else 0,
+        "effective_mean": float(effective.mean()),
+        "effective_min": int(effective.min()),
+    }
+
+
+def _candidates(split: Split, user_ids: Ids, drawing: Drawing) -> npt.NDArray[np.int32]:
+    if drawing.protocol == "given":
+        assert split.candidates is not None, "prepare asks for given candidates where there are"
+        return split.candidates
+    try:
+        return candidates.draw(
+            drawing.protocol,
+            drawing.per_user,
+            drawing.seed,
+            split.train_offsets,
+            split.train_items,
+            split.test_users,
+            split.test_items,
+            split.n_items,
+            pad=drawing.pad,
+            threads=drawing.threads,
+        )
+    except candidates.ShortOfItemsError as error:
+        names = ", ".join(_named(split.kept_users[split.test_users[error.rows]], user_ids))
+        way_out = "or pad the rest with --pad_candidates"
+        if error.least:
+            way_out = f"use --valid_negative {error.least}, {way_out}"
+        else:
+            way_out = f"remove these users, {way_out}"
+        raise RoomError(f"{error} (such as {names}); {way_out}") from None
+
+
+def _short_of(split: Split, drawing: Drawing) -> int:
+    """Test users whose catalogue cannot offer what the protocol asks for."""
+    if drawing.protocol == "given":
+        return 0
     room = candidates.admissible(split.train_offsets, split.test_users, split.n_items)
-    short = np.flatnonzero(room < candidates.required(protocol, per_user))
-    if not short.size:
-        return
-    names = ", ".join(_named(split.kept_users[split.test_users[short]], user_ids))
-    who = f"{len(short):,} of {len(room):,} users (such as {names})"
-    least = int(room.min())
-    if least == 0:
-        raise RoomError(f"{who} have every item, so nothing is left to sample; remove these users")
-    raise RoomError(
-        f"{who} have fewer than {per_user} items left to sample; --valid_negative {least} is the "
-        "most that works for all"
-    )
+    needed = candidates.required(drawing.protocol, drawing.per_user)
+    return int(np.count_nonzero(room < needed))
 
 
 def _named(users: Any, user_ids: Ids) -> list[str]:
     return [user_ids.text_of(int(user)) for user in users[:_NAMED]]
-
-
-def describe(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a data folder holds, as short (label, text) lines."""
-    source, rule, facts = manifest["source"], manifest["split"], manifest["summary"]
-    drawn, tied = manifest["candidates"], rule["tied_last_timestamp_share"]
-    name = manifest["name"]
-    if source.get("known_as"):
-        how = {"md5": "its MD5", "counts": "its counts and last timestamp"}[source["known_by"]]
-        name += f" (recognised by {how})"
-    dropped = [f"{facts['dropped_repeats']:,} repeats"]
-    dropped.append(
-        f"{facts['dropped_short_users']:,} users below {rule['min_interactions']} interactions "
-        f"({facts['dropped_short_rows']:,} rows)"
-    )
-    if facts["dropped_single_users"]:
-        some = ", ".join(facts["dropped_single_users_named"])
-        dropped.append(
-            f"{facts['dropped_single_users']:,} users with a single interaction (such as {some}): "
-            "nothing would be left to train on"
-        )
-    held_out = "the latest, and with no timestamps the last in the file"
-    if tied is not None:
-        held_out = f"the latest; of the {tied:.1%} of users with a tie, the last in the file"
-    history = "{min:,} to {max:,} items a user, median {median:,.0f}".format(**facts["history"])
-    size = f"{manifest['users']:,} x {manifest['items']:,}, density {facts['density']:.3%}"
-    count = f"{drawn['effective_mean']:.1f} count (at least {drawn['effective_min']})"
-    rows = f"{manifest['train_interactions']:,} rows, {manifest['test_users']:,} users"
-    lines = [
-        ("data", name),
-        ("rows read", f"{facts['rows_read']:,}"),
-        ("dropped", "; ".join(dropped)),
-        ("users, items", size),
-        ("history", history),
-        ("train, test", rows),
-        ("held out", held_out),
-        ("candidates", f"{drawn['per_user']} by protocol {drawn['protocol']}, of which {count}"),
-        ("HR@10", ", ".join(f"{key} {value:.4f}" for key, value in manifest["hr_at_10"].items())),
-        ("hash", f"{manifest['hash']}, candidates {drawn['hash'][:16]}"),
-    ]
-    columns = source.get("columns")
-    if columns:
-        said = ", ".join(f"{use} = {column or 'none'}" for use, column in columns.items())
-        lines.insert(1, ("format", f"{source['format']}; {said}"))
-    return lines

@@ -75,8 +75,8 @@ def draw(
     *,
     pad: bool = False,
     threads: int = 1,
+    first_row: int = 0,
     chunk_slots: int = _CHUNK_SLOTS,
-    out: npt.NDArray[np.int32] | None = None,
 ) -> npt.NDArray[np.int32]:
     """Draw n candidates for every test user.
 
@@ -92,8 +92,8 @@ def draw(
         pad: fill what a user's catalogue cannot offer with the held-out item, which
             `duplicate_mask` never counts, instead of raising.
         threads: how many chunks are worked on at a time; changes the time, never the result.
+        first_row: place of the first of these test users among all, where they are a part.
         chunk_slots: how much is drawn at a time; changes memory, never the result.
-        out: [n_test, n] to write to, such as a file mapped into memory.
 
     Returns:
         [n_test, n] items; the held-out item has no column of its own.
@@ -110,11 +110,12 @@ def draw(
     short = np.flatnonzero(room < required(protocol, n))
     if short.size and not pad:
         raise ShortOfItemsError(short, len(room), int(room.min()), n)
-    table = np.empty((test_users.shape[0], n), np.int32) if out is None else out
+    table = np.empty((test_users.shape[0], n), np.int32)
     sequence = np.random.SeedSequence([_STREAMS[protocol], seed])
 
     def fill(rows: slice) -> None:
-        stream = np.random.PCG64(sequence).advance(rows.start * n)  # one step for each slot
+        steps = (first_row + rows.start) * n  # one for each slot before
+        stream = np.random.PCG64(sequence).advance(steps)
         users, held_out = test_users[rows], test_items[rows]
         raw = stream.random_raw(users.shape[0] * n).reshape(users.shape[0], n)
         seen, offsets = _rows_of(train_offsets, train_items, users)
@@ -174,9 +175,7 @@ def nth_unseen(
     return np.asarray(r + before - offsets[:-1, None], np.int64)
 
 
-def duplicate_mask(
-    candidates: Ints, held_out: Ints, *, threads: int = 1
-) -> npt.NDArray[np.bool_]:
+def duplicate_mask(candidates: Ints, held_out: Ints, *, threads: int = 1) -> npt.NDArray[np.bool_]:
     """True where a slot counts: no copy of the held-out item, no repeat of an earlier slot.
 
     Args:

@@ -1,18 +1,15 @@
 """The prepared data set on disk: plain .npy arrays and a JSON manifest, memory-mapped to train.
 
-A folder is built beside its final place and renamed, so it is complete or absent. The manifest
-names every array with its type, shape and SHA-256; `load` checks all but the hashes (which would
-mean reading everything), `verify` checks those too. Nothing here is ever unpickled.
+The manifest names every array with its type, shape and SHA-256; `load` checks all but the hashes
+(which would mean reading everything), `verify` checks those too. Nothing here is ever unpickled.
+`ncf.writing` makes these folders.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import shutil
-import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,17 +17,18 @@ import numpy.typing as npt
 
 from ncf.errors import UserError
 from ncf.ids import Ids
-from ncf.record import RecordError, read_json, write_json
+from ncf.record import RecordError, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
 SCHEMA_VERSION: Final = 1
 """History: 1 (2026-11) first form."""
 
 MANIFEST: Final = "manifest.json"
 
-_DTYPES: Final[Mapping[str, str]] = {
+DTYPES: Final[Mapping[str, str]] = {
     "train_items": "int32",
     "train_offsets": "int64",
     "test_users": "int32",
@@ -44,20 +42,6 @@ _DTYPES: Final[Mapping[str, str]] = {
 
 _HASHED: Final = ("train_offsets", "train_items", "test_users", "test_items")
 """What the dataset hash covers: the split, not the candidates drawn for it."""
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A split with its candidates, ready to be written.
-
-    `arrays` holds every array of the folder by name: train_items [n_train], train_offsets
-    [n_users + 1], test_users and test_items [n_test], candidates [n_test, n], and the ids as
-    concatenated bytes with offsets. `about` holds the manifest's descriptive parts, as plain
-    JSON data: name, source, split, summary, candidates, hr_at_10.
-    """
-
-    arrays: Mapping[str, npt.NDArray[Any]]
-    about: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -119,60 +103,15 @@ def digest(array: npt.NDArray[Any]) -> str:
     """SHA-256 of an array's type, shape and little-endian bytes, in hex."""
     array = np.asarray(array)
     plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    shape = ",".join(str(size) for size in array.shape)
-    state = hashlib.sha256(f"{array.dtype.name}[{shape}]".encode())
-    state.update(plain.reshape(-1).view(np.uint8).data)
+    return digest_of(array.dtype.name, array.shape, [plain.reshape(-1).view(np.uint8).data])
+
+
+def digest_of(dtype: str, shape: tuple[int, ...], blocks: Iterable[bytes | memoryview]) -> str:
+    """The digest of an array whose little-endian bytes come in blocks."""
+    state = hashlib.sha256(f"{dtype}[{','.join(map(str, shape))}]".encode())
+    for block in blocks:
+        state.update(block)
     return state.hexdigest()
-
-
-def check_target(folder: Path, *, force: bool) -> None:
-    """Refuse a place where a data folder cannot or must not be written, before any work is done.
-
-    Raises:
-        UserError: something is there already; with `force` only what is no data folder.
-    """
-    with _os_errors(folder, "written"):
-        if not folder.exists() and not folder.is_symlink():
-            return
-        if not folder.is_dir():
-            raise UserError(f"{folder}: exists and is not a folder; choose another --output")
-        if next(folder.iterdir(), None) is None:
-            return
-        if not (folder / MANIFEST).is_file():
-            raise UserError(f"{folder}: not empty and not a data folder; choose another --output")
-        if not force:
-            raise UserError(f"{folder}: exists already; add --force to replace it")
-
-
-def save(folder: Path, data: Prepared, *, force: bool = False) -> Data:
-    """Write a data folder and load it back.
-
-    With `force` an existing data folder is replaced, and removed only once the new one is whole.
-
-    Raises:
-        UserError: the place is taken (see `check_target`) or cannot be written.
-    """
-    check_target(folder, force=force)
-    target = folder.resolve()
-    with _os_errors(folder, "written"):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            built = temporary / "new"
-            built.mkdir()
-            _write(built, data)
-            aside = temporary / "old"
-            try:
-                if target.exists():
-                    target.rename(aside)
-                built.rename(target)
-            except BaseException:  # an interrupt too must leave the old one in its place
-                if aside.exists():
-                    aside.rename(target)
-                raise
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-    return load(folder)
 
 
 def load(folder: Path) -> Data:
@@ -182,7 +121,7 @@ def load(folder: Path) -> Data:
         UserError: no folder, no manifest, a newer schema, or an array that is missing,
             truncated or not what the manifest says; names it and the way out.
     """
-    with _os_errors(folder, "read"):
+    with os_errors(folder, "read"):
         there = (folder / MANIFEST).exists()
     if not there:
         found = "no such folder" if not folder.exists() else "is not a folder"
@@ -200,7 +139,7 @@ def load(folder: Path) -> Data:
     listed = manifest.get("arrays")
     if not isinstance(listed, dict) or not isinstance(manifest.get("hash"), str):
         raise _unusable(folder / MANIFEST, "lacks arrays or hash")
-    arrays = {name: _map(folder, name, listed.get(name)) for name in _DTYPES}
+    arrays = {name: _map(folder, name, listed.get(name)) for name in DTYPES}
     _check_fit(folder, arrays)
     return Data(folder=folder, manifest=manifest, **arrays)
 
@@ -212,41 +151,17 @@ def verify(folder: Path) -> Data:
         UserError: as `load`, or an array whose content is not what was written.
     """
     data = load(folder)
-    hashes = {name: digest(getattr(data, name)) for name in _DTYPES}
+    hashes = {name: digest(getattr(data, name)) for name in DTYPES}
     for name, found in hashes.items():
         if found != data.manifest["arrays"][name].get("sha256"):
             raise _unusable(folder / f"{name}.npy", "content has changed")
-    if data.hash != _dataset_hash(hashes, data.n_users, data.n_items):
+    if data.hash != split_hash(hashes, data.n_users, data.n_items):
         raise _unusable(folder / MANIFEST, "hash does not fit")
     return data
 
 
-def _write(folder: Path, data: Prepared) -> None:
-    listed: dict[str, dict[str, Any]] = {}
-    for name, dtype in _DTYPES.items():
-        array = np.ascontiguousarray(data.arrays[name], dtype)
-        np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        listed[name] = {"dtype": dtype, "shape": list(array.shape), "sha256": digest(array)}
-    n_users = listed["train_offsets"]["shape"][0] - 1
-    n_items = listed["item_id_offsets"]["shape"][0] - 1
-    hashes = {name: entry["sha256"] for name, entry in listed.items()}
-    about = dict(data.about)
-    manifest = {
-        "schema_version": SCHEMA_VERSION,
-        "name": about.pop("name"),
-        "hash": _dataset_hash(hashes, n_users, n_items),
-        "users": n_users,
-        "items": n_items,
-        "train_interactions": listed["train_items"]["shape"][0],
-        "test_users": listed["test_users"]["shape"][0],
-        **about,
-        "arrays": listed,
-    }
-    manifest["candidates"] = {**manifest["candidates"], "hash": hashes["candidates"]}
-    write_json(folder / MANIFEST, manifest)
-
-
-def _dataset_hash(hashes: Mapping[str, str], n_users: int, n_items: int) -> str:
+def split_hash(hashes: Mapping[str, str], n_users: int, n_items: int) -> str:
+    """Identity of a split, from the hashes of its arrays and its sizes."""
     text = "\n".join([f"{n_users} users {n_items} items", *(hashes[name] for name in _HASHED)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -268,7 +183,7 @@ def _map(folder: Path, name: str, entry: object) -> npt.NDArray[Any]:
     if not isinstance(mapped, np.memmap) or size != mapped.offset + mapped.nbytes:
         raise _unusable(path, f"wrong file size ({size} bytes)")
     found = (mapped.dtype.name, list(mapped.shape))
-    wanted = (_DTYPES[name], entry.get("shape"))
+    wanted = (DTYPES[name], entry.get("shape"))
     if found != wanted or mapped.ndim != (2 if name == "candidates" else 1):
         what = f"holds {found[0]} {found[1]}, not {wanted[0]} {wanted[1]} as in the manifest"
         raise _unusable(path, what)
@@ -296,7 +211,7 @@ def _unusable(path: Path, what: str) -> UserError:
 
 
 @contextlib.contextmanager
-def _os_errors(folder: Path, how: str) -> Iterator[None]:
+def os_errors(folder: Path, how: str) -> Iterator[None]:
     """Turn what the operating system refuses (permission, full disk) into one line."""
     try:
         yield

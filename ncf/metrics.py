@@ -126,6 +126,14 @@ def chance_hr(effective: npt.NDArray[np.integer[Any]], k: int) -> float:
     return float(np.mean(np.minimum(k, listed) / listed))
 
 
+def popularity(items: npt.NDArray[np.integer[Any]], n_items: int) -> npt.NDArray[np.int64]:
+    """How often each item occurs, counted in parts: `bincount` would copy all of them as int64."""
+    counts = np.zeros(n_items, np.int64)
+    for start in range(0, len(items), _CHUNK_SCORES):
+        counts += np.bincount(items[start : start + _CHUNK_SCORES], minlength=n_items)
+    return counts
+
+
 def candidate_totals(
     score: Callable[[slice, npt.NDArray[Any]], npt.NDArray[Any]],
     held_out: npt.NDArray[np.integer[Any]],

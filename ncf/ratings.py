@@ -3,12 +3,16 @@
 Ids are read as bytes and numbered by (length, bytes): 2 before 10, and the same numbers whatever
 the order of the rows. Only the columns that are used are looked at, so titles in any encoding do
 no harm. pyarrow does the parsing; rows that it cannot read are found again by `ncf.locate`.
+
+A quoted value may hold a line end, which makes it slow to cut a file into blocks. Few files have
+quotes at all, so it is looked for while reading and the file read again, slowly, if one is found.
 """
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +22,15 @@ from pyarrow import csv
 
 from ncf import locate
 from ncf.errors import UserError
-from ncf.ids import Ids
+from ncf.numbering import encoded
 from ncf.sniff import Layout, SniffError, sniff
 from ncf.sources import Source, sources
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from ncf.ids import Ids
 
 _BLOCK_BYTES: Final = 4 << 20
 _TIME_TYPES: Final = {
@@ -50,17 +57,21 @@ class Ratings:
     item_ids: Ids
 
 
-def read(source: Source, layout: Layout) -> Ratings:
-    """Read a table found by `choose`.
+def read(source: Source, layout: Layout, threads: int = 1) -> Ratings:
+    """Read a table found by `choose`; `threads` changes the time, never the result.
 
     Raises:
         UserError: one line with file, line and what is wrong.
     """
-    table = _table(source, layout)
+    table = _table(source, layout, threads)
     if table.num_rows == 0:
         raise UserError(f"{source.label}: has a header and no rows")
-    columns = [column.chunk(0) for column in table.unify_dictionaries().combine_chunks().columns]
+    chunked = table.unify_dictionaries().columns
     del table
+    columns = []
+    while chunked:  # one column after another, so that only one is there twice
+        columns.insert(0, chunked.pop().combine_chunks())
+    pa.default_memory_pool().release_unused()
     times = _times(source, layout, columns.pop()) if layout.time is not None else None
     item_codes, item_ids = _numbered(source, layout, columns.pop(), layout.item)
     user_codes, user_ids = _numbered(source, layout, columns.pop(), layout.user)
@@ -97,11 +108,11 @@ def choose(path: Path, tried: str = "auto") -> tuple[Source, Layout]:
     raise UserError(f"{path}: no ratings file in this zip (it holds {names}); is it the right one?")
 
 
-def _table(source: Source, layout: Layout) -> pa.Table:
+def _table(source: Source, layout: Layout, threads: int) -> pa.Table:
     """The used columns: dictionary-encoded bytes for ids, numbers for time; times come last."""
     types = _TIME_TYPES.get(layout.time_kind, (None,))
     for time_type in types:
-        table = _parse(source, layout, time_type)
+        table = _parse(source, layout, time_type, threads)
         if table is not None:
             return table
     # No type fits every row: read the column as text to find the first row that does not.
@@ -118,39 +129,52 @@ def _table(source: Source, layout: Layout) -> pa.Table:
     raise _at_row(source, layout, row, what)
 
 
-def _parse(source: Source, layout: Layout, time_type: pa.DataType | None) -> pa.Table | None:
+class _Watched(io.RawIOBase):
+    """A stream that remembers whether a quote has passed."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self.quoted = stream, False
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._stream.read(size)
+        self.quoted = self.quoted or b'"' in block
+        return block
+
+
+def _parse(
+    source: Source, layout: Layout, time_type: pa.DataType | None, threads: int = 1
+) -> pa.Table | None:
     """Read the table; None if the time column does not have this type throughout."""
-    stride = layout.stride
-    names = [str(place) for place in range(stride * (len(layout.columns) - 1) + 1)]
-    id_type = pa.dictionary(pa.int32(), pa.binary())
-    used = {names[stride * place]: id_type for place in (layout.user, layout.item)}
-    if layout.time is not None:
-        used[names[stride * layout.time]] = time_type
+    if not layout.quoted:
+        try:
+            with source.open() as stream:
+                watched = _Watched(stream)
+                table = _read_csv(watched, layout, time_type, max(1, threads), _skip_blank)
+        except pa.ArrowInvalid:
+            pass  # read again, in order: the first mistake of the file is the one to tell
+        else:
+            if not watched.quoted:
+                return table
+    return _parse_in_order(source, layout, time_type)
+
+
+def _parse_in_order(
+    source: Source, layout: Layout, time_type: pa.DataType | None
+) -> pa.Table | None:
     misfits = []
 
     def on_misfit(row: Any) -> str:
-        if not row.text.strip(" \t\r\n"):
-            return "skip"
-        misfits.append(row.actual_columns)
-        return "error"
+        decision = _skip_blank(row)
+        if decision == "error":
+            misfits.append(row.actual_columns)
+        return decision
 
     with source.open() as stream:
         try:
-            return csv.read_csv(
-                stream,
-                csv.ReadOptions(
-                    use_threads=False,  # decoding is not the bottleneck, and memory stays low
-                    block_size=_BLOCK_BYTES,
-                    column_names=names,
-                    skip_rows=layout.skip_lines,
-                ),
-                csv.ParseOptions(
-                    delimiter=layout.separator[0],
-                    newlines_in_values=True,
-                    invalid_row_handler=on_misfit,
-                ),
-                csv.ConvertOptions(check_utf8=False, include_columns=list(used), column_types=used),
-            )
+            return _read_csv(stream, layout, time_type, 0, on_misfit)
         except pa.ArrowInvalid as error:
             reason = str(error).splitlines()[0]
     if misfits:
@@ -162,6 +186,41 @@ def _parse(source: Source, layout: Layout, time_type: pa.DataType | None) -> pa.
     if "too short" in reason or "Empty CSV" in reason:
         raise UserError(f"{source.label}: has a header and no rows")
     return None
+
+
+def _skip_blank(row: Any) -> str:
+    return "error" if row.text.strip(" \t\r\n") else "skip"
+
+
+def _read_csv(
+    stream: Any,
+    layout: Layout,
+    time_type: pa.DataType | None,
+    threads: int,
+    on_misfit: Callable[[Any], str],
+) -> pa.Table:
+    """Read with some threads where values hold no line ends; with 0 in order, where they may."""
+    stride = layout.stride
+    names = [str(place) for place in range(stride * (len(layout.columns) - 1) + 1)]
+    id_type = pa.dictionary(pa.int32(), pa.binary())
+    used = {names[stride * place]: id_type for place in (layout.user, layout.item)}
+    if layout.time is not None:
+        used[names[stride * layout.time]] = time_type
+    return csv.read_csv(
+        stream,
+        csv.ReadOptions(
+            use_threads=threads > 1,
+            block_size=_BLOCK_BYTES,
+            column_names=names,
+            skip_rows=layout.skip_lines,
+        ),
+        csv.ParseOptions(
+            delimiter=layout.separator[0],
+            newlines_in_values=threads == 0,
+            invalid_row_handler=on_misfit,
+        ),
+        csv.ConvertOptions(check_utf8=False, include_columns=list(used), column_types=used),
+    )
 
 
 def _wrong_width(source: Source, layout: Layout) -> UserError:
@@ -199,15 +258,7 @@ def _numbered(
     source: Source, layout: Layout, column: pa.DictionaryArray, place: int
 ) -> tuple[npt.NDArray[np.int32], Ids]:
     """Number the ids by (length, bytes), surrounding blanks removed; empty ones are refused."""
-    raw = column.dictionary.view(pa.string())  # a view: bytes need not be UTF-8
-    trimmed = pc.ascii_trim_whitespace(raw).dictionary_encode()
-    unique = trimmed.dictionary
-    keys = pa.table({"length": pc.binary_length(unique), "id": unique.view(pa.binary())})
-    order = pc.sort_indices(keys, sort_keys=[("length", "ascending"), ("id", "ascending")])
-    number = np.empty(len(unique), np.int32)
-    number[order.to_numpy()] = np.arange(len(unique), dtype=np.int32)
-    codes = number[trimmed.indices.to_numpy()][column.indices.to_numpy()]
-    ids = _ids(unique.take(order))
+    codes, ids = encoded(column)
     name = layout.columns[place]
     if ids.offsets[1] == 0:
         raise _at_row(source, layout, int(np.argmax(codes == 0)), f"empty id in {name}")
@@ -216,13 +267,6 @@ def _numbered(
         row = int(np.argmax(codes == bad))
         raise _at_row(source, layout, row, f"NUL byte in {name}; this is not a text file")
     return codes, ids
-
-
-def _ids(strings: pa.StringArray) -> Ids:
-    _, offsets, text = strings.buffers()
-    own = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
-    content = np.frombuffer(text, np.uint8) if text else np.zeros(0, np.uint8)
-    return Ids(content[own[0] : own[-1]].copy(), own.astype(np.int64) - int(own[0]))
 
 
 def _fits(text: pa.Array, kind: pa.DataType) -> bool:

@@ -10,8 +10,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SEPARATORS: Final = {"tsv": "\t", "dat": "::", "csv": ",", "semicolon": ";", "pipe": "|"}
 """Separators by the name under which `--format` asks for one, in the order they are tried."""
@@ -38,7 +41,7 @@ _INTER_TYPES: Final = (":token", ":float", ":token_seq", ":float_seq")
 _WHOLE: Final = re.compile(r"[+-]?\d+$")
 _NUMBER: Final = re.compile(r"[+-]?\d+([.,]\d*)?([eE][+-]?\d+)?$")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
-_EPOCH: Final = 100_000_000
+FIRST_SECONDS: Final = 100_000_000
 """A third column of whole numbers from here on (1973) holds seconds, below it ratings."""
 
 _ROWS: Final = 50
@@ -50,7 +53,10 @@ class SniffError(ValueError):
 
 @dataclass(frozen=True)
 class Layout:
-    """How to read a table. Columns are numbers from 0; `time` and `rating` may be absent."""
+    """How to read a table. Columns are numbers from 0; `time` and `rating` may be absent.
+
+    `quoted` tells that the sample has a quote, so that a value may hold a line end.
+    """
 
     separator: str
     columns: tuple[str, ...]
@@ -61,6 +67,7 @@ class Layout:
     rating: int | None
     time_kind: str
     inter: bool = False
+    quoted: bool = False
 
     @property
     def has_header(self) -> bool:
@@ -103,11 +110,11 @@ def sniff(sample: bytes, *, complete: bool, tried: str = "auto") -> Layout:
     for separator, rows in wide.items():
         layout = _with_header(separator, rows)
         if layout:
-            return layout
+            return replace(layout, quoted='"' in lines)
     for separator, rows in wide.items():
         layout = _without_header(separator, rows)
         if layout:
-            return layout
+            return replace(layout, quoted='"' in lines)
     if not wide:
         said = ", ".join(_SAID[separator] for separator in separators)
         first = lines.strip().splitlines()[0]
@@ -116,7 +123,7 @@ def sniff(sample: bytes, *, complete: bool, tried: str = "auto") -> Layout:
         )
     rows = max(wide.values(), key=lambda rows: len(rows[0][1]))
     header = rows[0][1]
-    lacks = "user" if _find(header, USER_NAMES) is None else "item"
+    lacks = "user" if find_column(header, USER_NAMES) is None else "item"
     names = ", ".join((USER_NAMES if lacks == "user" else ITEM_NAMES)[:4])
     raise SniffError(
         f"no {lacks} column in the header {header!r}; name one {names}, ... "
@@ -163,10 +170,10 @@ def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
 def _with_header(separator: str, rows: list[tuple[int, list[str]]]) -> Layout | None:
     line, header = rows[0]
     inter = separator == "\t" and all(name.endswith(_INTER_TYPES) for name in header)
-    user, item = _find(header, USER_NAMES), _find(header, ITEM_NAMES)
+    user, item = find_column(header, USER_NAMES), find_column(header, ITEM_NAMES)
     if user is None or item is None:
         return None
-    time = _find(header, TIME_NAMES)
+    time = find_column(header, TIME_NAMES)
     return Layout(
         separator=separator,
         columns=tuple(
@@ -176,7 +183,7 @@ def _with_header(separator: str, rows: list[tuple[int, list[str]]]) -> Layout | 
         user=user,
         item=item,
         time=time,
-        rating=_find(header, RATING_NAMES),
+        rating=find_column(header, RATING_NAMES),
         time_kind=_time_kind([row for _, row in rows[1:]], time),
         inter=inter,
     )
@@ -192,7 +199,7 @@ def _without_header(separator: str, rows: list[tuple[int, list[str]]]) -> Layout
     time: int | None = None
     if width >= 4 and all(_NUMBER.match(row[3]) or _DATE.match(row[3]) for row in table[:1]):
         time = 3
-    elif width == 3 and all(_WHOLE.match(row[2]) and int(row[2]) >= _EPOCH for row in table):
+    elif width == 3 and all(_WHOLE.match(row[2]) and int(row[2]) >= FIRST_SECONDS for row in table):
         time = 2
     return Layout(
         separator=separator,
@@ -206,7 +213,7 @@ def _without_header(separator: str, rows: list[tuple[int, list[str]]]) -> Layout
     )
 
 
-def _find(header: list[str], names: tuple[str, ...]) -> int | None:
+def find_column(header: Sequence[str], names: tuple[str, ...]) -> int | None:
     """Place of the first of these names that the header has; case, blanks and `_` do not count."""
     plain = [re.sub(r"[\s_.-]", "", name.lower().partition(":")[0]) for name in header]
     for name in names:

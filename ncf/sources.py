@@ -9,10 +9,13 @@ import bz2
 import contextlib
 import gzip
 import hashlib
+import lzma
 import zipfile
 import zlib
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
 
 from ncf.errors import UserError
 
@@ -22,15 +25,20 @@ if TYPE_CHECKING:
 
 SAMPLE_BYTES: Final = 1 << 16
 _MOST_MEMBERS: Final = 10_000
+_CORRUPT: Final = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError)
 
 _UNREADABLE: Final = (
-    (b"PAR1", "a Parquet file; export it as CSV"),
-    (b"\xfd7zXZ\0", "xz-compressed; unpack it first"),
-    (b"\x28\xb5\x2f\xfd", "zstd-compressed; unpack it first"),
     (b"7z\xbc\xaf", "a 7z archive; unpack it first"),
     (b"Rar!", "a RAR archive; unpack it first"),
     (b"\x89HDF", "an HDF5 file; export it as CSV"),
-    (b"\x93NUMPY", "a .npy array; export it as CSV"),
+    (b"\x93NUMPY", "a .npy array; save it with numpy.savez or as CSV"),
+)
+_PACKED: Final = (
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"PAR1", "parquet"),
 )
 
 
@@ -52,7 +60,7 @@ class Source:
     def open(self) -> Iterator[IO[bytes]]:
         """The unpacked bytes from the start; whatever fails in the block becomes a UserError."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_failures(self.label))
+            stack.enter_context(failures(self.label))
             if self.member is not None:
                 archive = stack.enter_context(zipfile.ZipFile(self.path))
                 yield stack.enter_context(archive.open(self.member))
@@ -60,6 +68,11 @@ class Source:
                 yield cast("IO[bytes]", stack.enter_context(gzip.open(self.path, "rb")))
             elif self.packing == "bzip2":
                 yield cast("IO[bytes]", stack.enter_context(bz2.open(self.path, "rb")))
+            elif self.packing == "xz":
+                yield cast("IO[bytes]", stack.enter_context(lzma.open(self.path, "rb")))
+            elif self.packing == "zstd":
+                packed = stack.enter_context(self.path.open("rb"))
+                yield cast("IO[bytes]", pa.CompressedInputStream(packed, "zstd"))
             else:
                 yield stack.enter_context(self.path.open("rb"))
 
@@ -76,7 +89,7 @@ def sources(path: Path) -> list[Source]:
     Raises:
         UserError: missing, a folder, empty, a corrupt zip, or a kind of file that is not read.
     """
-    with _failures(str(path)):
+    with failures(str(path)):
         if path.is_dir():
             raise UserError(f"{path}: is a folder; give the ratings file or the zip")
         size = path.stat().st_size
@@ -89,14 +102,14 @@ def sources(path: Path) -> list[Source]:
             raise UserError(f"{path}: {what}")
     if magic.startswith(b"PK"):
         return _members(path)
-    packing = "gzip" if magic[:2] == b"\x1f\x8b" else "bzip2" if magic[:3] == b"BZh" else "plain"
+    packing = next((name for start, name in _PACKED if magic.startswith(start)), "plain")
     return [Source(path, size, packing=packing)]
 
 
 def digests(path: Path) -> tuple[str, str]:
     """MD5 (by which archives are known) and SHA-256 of a whole file, in hex."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    with _failures(str(path)), path.open("rb") as file:
+    with failures(str(path)), path.open("rb") as file:
         while block := file.read(1 << 20):
             md5.update(block)
             sha256.update(block)
@@ -104,21 +117,23 @@ def digests(path: Path) -> tuple[str, str]:
 
 
 def _members(path: Path) -> list[Source]:
-    with _failures(str(path)), zipfile.ZipFile(path) as archive:
+    with failures(str(path)), zipfile.ZipFile(path) as archive:
         infos = [info for info in archive.infolist() if info.file_size and not info.is_dir()]
     return [Source(path, info.file_size, info.filename) for info in infos[:_MOST_MEMBERS]]
 
 
 @contextlib.contextmanager
-def _failures(label: str) -> Iterator[None]:
+def failures(label: str) -> Iterator[None]:
     """Turn what the system and the unpackers raise into one line."""
     try:
         yield
     except FileNotFoundError:
         raise UserError(f"{label}: no such file") from None
-    except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
+    except _CORRUPT as error:
         raise UserError(f"{label}: truncated or corrupt ({error}); fetch it again") from None
     except OSError as error:
+        if error.errno is None:  # not the system's: an unpacker met what it cannot unpack
+            raise UserError(f"{label}: truncated or corrupt ({error}); fetch it again") from None
         raise UserError(f"{label}: cannot be read ({error.strerror or error})") from None
     except (RuntimeError, NotImplementedError) as error:  # an encrypted or exotic zip
         raise UserError(f"{label}: cannot be unpacked ({error})") from None

@@ -163,7 +163,7 @@ def test_users_who_have_every_item_are_counted_and_named(
     table.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in rows), encoding="utf-8")
     command = ["prepare", table, "--output", tmp_path / "d", "--min_interactions", 2]
     line = failure(capsys, *command)
-    assert "1 of 2 users (such as all) have every item" in line
+    assert "1 of 2 test users have every item, so nothing is left to sample (such as all); remove" in line
     assert "remove these users" in line
     assert not (tmp_path / "d").exists()
 
@@ -174,8 +174,9 @@ def test_too_few_items_for_unique_candidates_says_how_many_work(
     table = write_table(tmp_path / "r.csv")
     command = ["prepare", str(table), "--output", str(tmp_path / "d"), "--protocol", "unique"]
     line = failure(capsys, *command)
-    assert "30 of 30 users" in line
-    assert "--valid_negative 35 is the most that works for all" in line
+    assert "30 of 30 test users" in line
+    assert "35 is the most that works for all" in line
+    assert "use --valid_negative 35, or pad the rest with --pad_candidates" in line
     assert main([*command, "--valid_negative", "35"]) == 0
 
 

@@ -278,7 +278,6 @@ BAD = {
     "binary": (bytes(range(256)) * 9, ": not a text file (it has NUL bytes)"),
     "NUL late": (HEADER + b"1,2,3,4\n" * 9999 + b"1\0,2,3,4\n", " line 10001: NUL byte in user"),
     "PDF-like line": (b"%PDF" + b"x" * 70_000, ": no end of line in the first 65,536 bytes"),
-    "Parquet": (b"PAR1....", ": a Parquet file"),
     "too few columns": (HEADER + b"1,2,3,4\n\n1,2,3\n", " line 4: 3 columns, but line 1 has 4"),
     "too many columns": (HEADER + b"1,2,3,4\n1,2,3,4,5\n", " line 3: 5 columns, but line 1 has 4"),
     "mixed separators": (HEADER + b"1,2,3,4\n1;2;3;4\n", " line 3: 1 columns, but line 1 has 4"),

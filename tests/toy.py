@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from ncf import candidates, dataset, distributed
+from ncf import candidates, dataset, distributed, writing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,7 +49,7 @@ def toy_folder(
         "candidates": {"protocol": "nvidia", "per_user": negatives, "seed": 1},
         "hr_at_10": {},
     }
-    return dataset.save(folder, dataset.Prepared(arrays, about))
+    return writing.save(folder, writing.Prepared(arrays, about))
 
 
 def import_tensorflow() -> Any:

@@ -1,0 +1,120 @@
+"""What an input path holds: a table of ratings, or a split that comes in several files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ncf import npz, paper, parquet, ratings
+from ncf.errors import UserError
+from ncf.sources import failures, sources
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from ncf.given import Parts
+    from ncf.ratings import Ratings
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Rows, and what to call them.
+
+    `rows` are `Parts` where the split was given. `label` names the input in messages, `files` are
+    those that were read, `columns` the names of the used ones, where columns have names.
+    """
+
+    rows: Ratings | Parts
+    name: str
+    label: str
+    format: str
+    files: tuple[Path, ...]
+    columns: Mapping[str, str | None] | None = None
+    member: str | None = None
+
+
+def find(path: Path) -> tuple[Path, ...]:
+    """The files that `load` will read, without reading them.
+
+    Raises:
+        UserError: nothing there, or parts of a split are missing.
+    """
+    with failures(str(path)):
+        if not path.is_dir():
+            if paper.is_part(path.name) and path.exists():
+                return _files_of(paper.beside(path))
+            sources(path)
+            return (path,)
+        train, test = npz.split_files(path)
+        if train and test:
+            return (*train, *test)
+        triple = paper.inside(path)
+    if triple is None:
+        raise UserError(
+            f"{path}: is a folder without a split (train*.npz and test*.npz, or *{paper.TRAIN} "
+            f"and *{paper.TEST}); give the ratings file or the zip"
+        )
+    return _files_of(triple)
+
+
+def load(path: Path, tried: str = "auto", threads: int = 1) -> Loaded:
+    """Read an input.
+
+    Args:
+        path: a file, or a folder with a split in several files.
+        tried: "auto", or the only separator to try (see `ratings.choose`).
+        threads: threads to read with; changes the time, never the result.
+
+    Raises:
+        UserError: one line with file, place and what is wrong.
+    """
+    files = find(path)
+    if path.is_dir() or paper.is_part(path.name):
+        _refuse_separator(path, tried, "a split in several files")
+        return _several(path, files, threads)
+    first, *_ = offered = sources(path) or [None]
+    if first is not None and first.packing == "parquet":
+        _refuse_separator(path, tried, "a Parquet file")
+        rows, columns = parquet.read(path, threads)
+        return Loaded(rows, _stem(path), str(path), "Parquet", files, columns)
+    if first is not None and first.member is not None:
+        if npz.is_npz(path):
+            _refuse_separator(path, tried, "a NumPy archive")
+            return Loaded(npz.read(path), _stem(path), str(path), "NumPy pairs", files)
+        triple = paper.within([source for source in offered if source], str(path))
+        if triple is not None:
+            _refuse_separator(path, tried, "a split in several files")
+            parts = paper.read(triple, threads)
+            return Loaded(parts, _stem(path), str(path), "NCF paper", files)
+    source, layout = ratings.choose(path, tried)
+    rows = ratings.read(source, layout, threads)
+    described, used = layout.describe(), layout.used()
+    return Loaded(rows, _stem(path), source.label, described, files, used, source.member)
+
+
+def _several(path: Path, files: tuple[Path, ...], threads: int) -> Loaded:
+    if files[0].suffix == ".npz":
+        train, test = npz.split_files(path)
+        return Loaded(npz.read_split(train, test), path.name, str(path), "NumPy pairs", files)
+    parts = paper.read(paper.beside(files[0]), threads)
+    stem = files[0].name.removesuffix(paper.TRAIN)
+    return Loaded(parts, stem, str(path), "NCF paper", files)
+
+
+def _files_of(triple: paper.Triple) -> tuple[Path, ...]:
+    parts = (triple.train, triple.test, triple.negative)
+    return tuple(part.path for part in parts if part is not None)
+
+
+def _refuse_separator(path: Path, tried: str, what: str) -> None:
+    if tried != "auto":
+        raise UserError(f"--format {tried}: {path} is {what}; leave --format out")
+
+
+def _stem(path: Path) -> str:
+    """The file's name without its last endings: `my.ratings.csv.gz` is `my.ratings`."""
+    name = path.name
+    for packed in (".gz", ".bz2", ".xz", ".zst"):
+        name = name.removesuffix(packed)
+    return name.rpartition(".")[0] or path.name
