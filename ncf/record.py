@@ -77,7 +77,11 @@ class Dataset:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run of the trainer. `reason` says why when `status` is not "ok"."""
+    """One run of the trainer. `reason` says why when `status` is not "ok".
+
+    Of `negatives_checked` training negatives of the first epoch, `false_negatives` were training
+    items of their own user; both None where nothing was trained or an older program wrote.
+    """
 
     status: str
     started_at: str
@@ -97,6 +101,8 @@ class RunRecord:
     versions: Mapping[str, str]
     hardware: Mapping[str, Any]
     reason: str | None = None
+    false_negatives: int | None = None
+    negatives_checked: int | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -184,4 +190,6 @@ def read_run(path: Path) -> RunRecord:
         return RunRecord.from_dict(read_json(path))
     except RecordError as error:
         message = str(error)
-        raise RecordError(message if message.startswith(str(path)) else f"{path}: {message}") from None
+        raise RecordError(
+            message if message.startswith(str(path)) else f"{path}: {message}"
+        ) from None

@@ -27,6 +27,8 @@ from ncf import (
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ncf.config import TrainConfig
 
 
@@ -126,11 +128,11 @@ class Session:
         if (protocol, per_user) == (stored["protocol"], stored["per_user"]):
             drawn = np.asarray(data.candidates)
         else:
-            drawn = self._draw(protocol, per_user, stored["seed"])
+            drawn = self._draw(protocol, per_user, stored)
         held_out = np.asarray(data.test_items)
         counted = candidates.duplicate_mask(drawn, held_out)
         effective = counted.sum(axis=1)
-        popularity = np.bincount(np.asarray(data.train_items), minlength=data.n_items)
+        popularity = metrics.popularity(np.asarray(data.train_items), data.n_items)
         baseline = metrics.item_score_totals(popularity, held_out, drawn, counted, config.topk)
         self.dataset = record.Dataset(
             name=data.name,
@@ -157,26 +159,30 @@ class Session:
             self.ranks,
         )
 
-    def _draw(self, protocol: str, per_user: int, seed: int) -> Any:
+    def _draw(self, protocol: str, per_user: int, stored: Mapping[str, Any]) -> Any:
         data = self.data
-        room = candidates.admissible(
-            np.asarray(data.train_offsets), np.asarray(data.test_users), data.n_items
-        )
-        if room.min() < candidates.required(protocol, per_user):
+        asked = {"protocol": self.config.protocol, "valid_negative": self.config.valid_negative}
+        words = " ".join(f"--{name} {value}" for name, value in asked.items() if value)
+        if candidates.is_given(stored["protocol"]):
             raise UserError(
-                f"--valid_negative {per_user} under --protocol {protocol}: some test users have "
-                f"only {room.min()} items left to sample; use at most that many"
+                f"{words}: the candidates of {data.folder} came with the data "
+                f"({stored['protocol']}) and are used as they are; `ncf prepare --protocol` makes "
+                "a folder with others"
             )
-        return candidates.draw(
-            protocol,
-            per_user,
-            seed,
-            np.asarray(data.train_offsets),
-            np.asarray(data.train_items),
-            np.asarray(data.test_users),
-            np.asarray(data.test_items),
-            data.n_items,
-        )
+        try:
+            return candidates.draw(
+                protocol,
+                per_user,
+                stored["seed"],
+                np.asarray(data.train_offsets),
+                np.asarray(data.train_items),
+                np.asarray(data.test_users),
+                np.asarray(data.test_items),
+                data.n_items,
+                pad=bool(stored.get("padded")),
+            )
+        except candidates.ShortOfItemsError as error:
+            raise UserError(f"{words}: {error}") from None
 
     def _state(self) -> list[Any]:
         return [*self.parameters.flat(), *self.update.state()]

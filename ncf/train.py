@@ -65,6 +65,8 @@ class Run:
         self.session, self.logger, self._clock = session, logger, clock
         self.setup_seconds, self.warmup_seconds = setup_seconds, 0.0
         self.epochs: list[record.Epoch] = []
+        self.false_negatives: int | None = None
+        self.negatives_checked: int | None = None
         self._warmup_left = session.config.warmup_steps
 
     def train(self) -> tuple[str, str | None]:
@@ -74,6 +76,8 @@ class Run:
             asked, found = session.precision.requested, session.precision.effective
             return "invalid", f"{asked} was requested and the device computes in {found}"
         self._compile()
+        first_keys = session.device_keys(epoch_keys(session.seed, session.first_epoch))
+        self.false_negatives, self.negatives_checked = session.sampler.false_negatives(first_keys)
         for epoch in range(session.first_epoch, config.epochs + 1):
             entry = self._train_epoch(epoch)
             if math.isfinite(entry.loss) and epoch >= config.eval_after:
@@ -177,6 +181,10 @@ class Run:
             line += f"  {rate:,.0f} samples/s"
         if entry.eval_seconds is not None:
             line += f"  eval {entry.eval_seconds:.2f} s"
+        if self.negatives_checked and self.false_negatives is not None and len(self.epochs) == 1:
+            share = self.false_negatives / self.negatives_checked
+            line += f"  false negatives {share:.2%}"
+            data["false_negative_share"] = share
         _say(line)
         self.logger.log("LOG", entry.epoch, data)
 
@@ -202,6 +210,8 @@ class Run:
             peak_memory_bytes_per_rank=session.gather_memory(status),
             versions=environment.versions(session.ranks.version()),
             hardware=session.hardware,
+            false_negatives=self.false_negatives,
+            negatives_checked=self.negatives_checked,
         )
         self.logger.log("LOG", [], summary(result))
         if session.config.record:

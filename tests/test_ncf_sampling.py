@@ -160,3 +160,50 @@ def test_a_user_who_has_seen_everything_is_found_before_sampling() -> None:
     offsets, items = np.array([0, 4, 5]), np.array([0, 1, 2, 3, 0], np.int32)
     with pytest.raises(UserError, match=r"1 users have all 4 items .*\[0\]"):
         Sampler(offsets, items, 4, 2, exact=True)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_false_negatives_are_counted_among_the_negatives_really_drawn(exact: bool) -> None:
+    sampler = toy_sampler(exact=exact, negatives=40)
+    history = {0: {0, 2, 5}, 1: {1}, 2: {0, 1, 2, 3, 4}}
+    users, items, labels, _ = draw(sampler, 1, 1, 0, 369, 369)
+    drawn = list(zip(users[labels == 0].tolist(), items[labels == 0].tolist(), strict=True))
+    false = sum(item in history[user] for user, item in drawn)
+    assert sampler.false_negatives(tf.constant(epoch_keys(1, 1))) == (false, 360)
+    assert (false == 0) == exact
+    part, looked_at = sampler.false_negatives(tf.constant(epoch_keys(1, 1)), most=100)
+    assert looked_at < 100
+    assert part <= false
+
+
+def test_every_pair_is_told_apart_by_whether_the_user_has_seen_it() -> None:
+    users, items = np.divmod(np.arange(21, dtype=np.int32), 7)
+    seen = toy_sampler().seen(tf.constant(users), tf.constant(items)).numpy().reshape(3, 7)
+    assert [np.flatnonzero(row).tolist() for row in seen] == [[0, 2, 5], [1], [0, 1, 2, 3, 4]]
+
+
+def test_ids_of_the_largest_expansion_do_not_overflow() -> None:
+    # 2.2 M users x 0.86 M items: users * items is far beyond 2**32, so any product of the two
+    # in 32 bits would show as an item that the user has, or as one out of range.
+    n_users, n_items, per_user = 2_215_888, 855_808, 3
+    offsets = np.arange(n_users + 1, dtype=np.int64) * per_user
+    rng = np.random.default_rng(0)
+    items = np.sort(rng.integers(0, n_items // 3, (n_users, per_user)), axis=1)
+    items = (items * 3 + np.arange(3)).astype(np.int32).ravel()  # ascending and distinct
+    sampler = Sampler(offsets, items, n_items, 4, exact=True)
+    assert sampler.samples == 5 * per_user * n_users
+    users, drawn, labels, _ = draw(sampler, 1, 1, sampler.samples - 50_000, 50_000, 50_000)
+    assert users.max() > n_users * 0.99
+    assert 0 <= drawn.min() <= drawn.max() < n_items
+    own = items.reshape(n_users, per_user)[users]
+    assert ((own == drawn[:, None]).any(axis=1) == (labels == 1)).all()
+    assert sampler.false_negatives(tf.constant(epoch_keys(1, 1)), most=50_000)[0] == 0
+
+
+def test_places_beyond_32_bits_are_counted_in_64() -> None:
+    sampler = toy_sampler(exact=True)
+    sampler._place = tf.int64
+    sampler._offsets = tf.cast(sampler._offsets, tf.int64)
+    wide = draw(sampler, 1, 1, 0, 45, 45)
+    narrow = draw(toy_sampler(exact=True), 1, 1, 0, 45, 45)
+    assert all((one == other).all() for one, other in zip(wide, narrow, strict=True))
