@@ -56,6 +56,7 @@ def main(arguments: Sequence[str] | None = None, trainer: tuple[str, ...] = TRAI
         arguments: instead of sys.argv.
         trainer: instead of `python -m ncf`, for another trainer that writes the same record.
     """
+    parsed = argparse.Namespace(results="")
     try:
         words = _words(sys.argv[1:] if arguments is None else arguments)
         parsed, unknown = _parser().parse_known_args(words)
@@ -69,9 +70,8 @@ def main(arguments: Sequence[str] | None = None, trainer: tuple[str, ...] = TRAI
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
         print(
-            f"bench: error: {where}{error.strerror or error} (nothing that was stored is lost; "
+            f"bench: error: {error.filename or parsed.results}: {error.strerror or error} (nothing that was stored is lost; "
             "mend this and run again)",
             file=sys.stderr,
         )
