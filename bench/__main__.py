@@ -70,8 +70,9 @@ def main(arguments: Sequence[str] | None = None, trainer: tuple[str, ...] = TRAI
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except OSError as error:
+        where = error.filename or parsed.results
         print(
-            f"bench: error: {error.filename or parsed.results}: {error.strerror or error} (nothing that was stored is lost; "
+            f"bench: error: {where}: {error.strerror or error} (nothing that was stored is lost; "
             "mend this and run again)",
             file=sys.stderr,
         )
