@@ -89,8 +89,9 @@ def _split(args: argparse.Namespace, loaded: Loaded) -> Split:
         try:
             return given.split(rows)
         except given.GivenSplitError as error:
-            row = "" if error.test_row is None else f" test row {error.test_row + 1}"
-            raise UserError(f"{loaded.label}{row}: {error}") from None
+            row = error.test_row
+            place = loaded.label if row is None else loaded.place_of_test_row(row)
+            raise UserError(f"{place}: {error}") from None
     least = _LEAST if args.min_interactions is None else args.min_interactions
     sizes = len(rows.user_ids), len(rows.item_ids)
     try:

@@ -23,6 +23,7 @@ class Loaded:
 
     `rows` are `Parts` where the split was given. `label` names the input in messages, `files` are
     those that were read, `columns` the names of the used ones, where columns have names.
+    `triple` are the NCF paper's files, if it was those.
     """
 
     rows: Ratings | Parts
@@ -32,6 +33,13 @@ class Loaded:
     files: tuple[Path, ...]
     columns: Mapping[str, str | None] | None = None
     member: str | None = None
+    triple: paper.Triple | None = None
+
+    def place_of_test_row(self, row: int) -> str:
+        """Where a row of a given test half stands, as messages name it; `row` counts from 0."""
+        if self.triple is not None:
+            return paper.place_of(self.triple, row)
+        return f"{self.label} test row {row + 1}"
 
 
 def find(path: Path) -> tuple[Path, ...]:
@@ -85,8 +93,7 @@ def load(path: Path, tried: str = "auto", threads: int = 1) -> Loaded:
         triple = paper.within([source for source in offered if source], str(path))
         if triple is not None:
             _refuse_separator(path, tried, "a split in several files")
-            parts = paper.read(triple, threads)
-            return Loaded(parts, _stem(path), str(path), "NCF paper", files)
+            return _from_triple(triple, _stem(path), str(path), files, threads)
     source, layout = ratings.choose(path, tried)
     rows = ratings.read(source, layout, threads)
     described, used = layout.describe(), layout.used()
@@ -97,9 +104,15 @@ def _several(path: Path, files: tuple[Path, ...], threads: int) -> Loaded:
     if files[0].suffix == ".npz":
         train, test = npz.split_files(path)
         return Loaded(npz.read_split(train, test), path.name, str(path), "NumPy pairs", files)
-    parts = paper.read(paper.beside(files[0]), threads)
     stem = files[0].name.removesuffix(paper.TRAIN)
-    return Loaded(parts, stem, str(path), "NCF paper", files)
+    return _from_triple(paper.beside(files[0]), stem, str(path), files, threads)
+
+
+def _from_triple(
+    triple: paper.Triple, name: str, label: str, files: tuple[Path, ...], threads: int
+) -> Loaded:
+    rows = paper.read(triple, threads)
+    return Loaded(rows, name, label, "NCF paper", files, triple=triple)
 
 
 def _files_of(triple: paper.Triple) -> tuple[Path, ...]:

@@ -102,6 +102,11 @@ def read(triple: Triple, threads: int) -> Parts:
     )
 
 
+def place_of(triple: Triple, row: int) -> str:
+    """File and line of a test row, counted from 0."""
+    return ratings.place_of(triple.test, _layout(triple.test), row)
+
+
 def _layout(source: Source) -> Layout:
     sample, complete = source.sample()
     try:

@@ -234,11 +234,15 @@ def _wrong_width(source: Source, layout: Layout) -> UserError:
     return UserError(f"{source.label} line {line}: {width} columns, but {first} has {expected}")
 
 
-def _at_row(source: Source, layout: Layout, row: int, what: str) -> UserError:
+def place_of(source: Source, layout: Layout, row: int) -> str:
+    """File and line of a data row, counted from 0."""
     with source.open() as stream:
         line = locate.line_of_row(stream, layout, row)
-    place = f"line {line}" if line else f"data row {row + 1}"
-    return UserError(f"{source.label} {place}: {what}")
+    return f"{source.label} " + (f"line {line}" if line else f"data row {row + 1}")
+
+
+def _at_row(source: Source, layout: Layout, row: int, what: str) -> UserError:
+    return UserError(f"{place_of(source, layout, row)}: {what}")
 
 
 def _times(source: Source, layout: Layout, column: pa.Array) -> npt.NDArray[Any]:

@@ -83,6 +83,33 @@ def test_only_the_order_of_a_users_own_rows_matters(rows: list[Row], random: obj
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
 
 
+@settings(max_examples=150, deadline=None)
+@given(interactions, st.integers(1, 70), st.integers(1, 4), st.booleans())
+def test_the_size_of_pieces_and_the_number_of_threads_change_nothing(
+    rows: list[Row], chunk: int, threads: int, timed: bool
+) -> None:
+    users, items, times = (np.array(column) for column in zip(*rows, strict=True))
+    arguments = (users, items, times if timed else None, users.max() + 1, items.max() + 1, 2)
+    try:
+        whole = leave_one_out(*arguments)
+    except NothingLeftError:
+        return
+    parts = leave_one_out(*arguments, threads=threads, chunk_rows=chunk)
+    for name, value in vars(whole).items():
+        np.testing.assert_array_equal(getattr(parts, name), value)
+
+
+def test_files_sorted_by_user_are_left_in_their_order() -> None:
+    users = np.array([0, 0, 2, 2, 5], np.int32)
+    order, bounds = split._by_user(users, 6)
+    assert order is None
+    assert bounds.tolist() == [0, 2, 2, 4, 4, 4, 5]
+    order, bounds = split._by_user(users[::-1].copy(), 6)
+    assert bounds.tolist() == [0, 2, 2, 4, 4, 4, 5]
+    assert order is not None
+    assert order.tolist() == [3, 4, 1, 2, 0]
+
+
 @settings(max_examples=50, deadline=None)
 @given(interactions)
 def test_packed_and_indirect_sorting_agree(rows: list[Row]) -> None:
