@@ -97,8 +97,28 @@ def reached_target(run: RunRecord) -> bool | None:
     return None if goal is None else not isinstance(best, Missing) and best >= goal
 
 
+def best_epoch_throughput(run: RunRecord) -> Value:
+    """Samples/s of the fastest epoch: the convention of NVIDIA's PyTorch README."""
+    rates = [
+        epoch.timed_samples / epoch.timed_seconds
+        for epoch in run.epochs
+        if epoch.timed_samples > 0 and 0 < epoch.timed_seconds < math.inf
+    ]
+    return max(rates, default=Missing("no timed steps"))
+
+
+def peak_memory(run: RunRecord) -> Value:
+    """Peak bytes of the rank that needed most: of the device on a GPU, resident on a CPU."""
+    known = [size for size in run.peak_memory_bytes_per_rank if size > 0]
+    return float(max(known)) if known else Missing("not recorded")
+
+
 THROUGHPUT = Measure("throughput", "samples/s", "higher", throughput)
 BEST_HR = Measure("best_hr", "fraction", "higher", best_hr)
 TIME_TO_BEST = Measure("time_to_best", "s", "lower", time_to_best)
 EPOCHS_TO_BEST = Measure("epochs_to_best", "epochs", "lower", epochs_to_best)
 FINAL_LOSS = Measure("final_loss", "nats", "lower", final_loss)
+BEST_EPOCH_THROUGHPUT = Measure(
+    "best_epoch_throughput", "samples/s", "higher", best_epoch_throughput
+)
+PEAK_MEMORY = Measure("peak_memory", "bytes", "lower", peak_memory)

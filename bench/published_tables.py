@@ -9,13 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench import units
+from bench.cells import Cell, Number
+from bench.page import Heading, Quote, Tabled, Text
 from bench.published import SOURCES, distinct, is_inverted, lookup, select
 from bench.stats import Missing, ratio
-from bench.tables import Table, markdown
+from bench.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.page import Node
     from bench.published import Figure
     from bench.stats import Value
 
@@ -24,11 +27,11 @@ _LATENCIES = (("mean", "mean"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %"
 _WAYS = {"best": "best run", "average": "average of runs"}
 
 
-def document(figures: Sequence[Figure]) -> str:
-    """All published tables, source by source, as one Markdown page."""
-    parts = [
-        "# Published figures of NVIDIA's NCF examples",
-        (
+def document(figures: Sequence[Figure], digits: str = "auto") -> list[Node]:
+    """All published tables, source by source, as one page."""
+    nodes: list[Node] = [
+        Heading(1, "Published figures of NVIDIA's NCF examples"),
+        Text(
             "Trained on MovieLens 20M with a global batch of 1,048,576; HR@10 among 1 + 100 "
             "candidates. Speed-up is mixed / full precision, strong scaling is against 1 GPU; both "
             f"are computed here from the throughputs. `{units.DASH}`: the source does not say."
@@ -36,17 +39,25 @@ def document(figures: Sequence[Figure]) -> str:
     ]
     for source in distinct(figures, "source"):
         own = select(figures, source=source)
-        parts.append(f"## {SOURCES.get(source, source)}")
+        nodes.append(Heading(2, SOURCES.get(source, source)))
         if is_inverted(own):
-            parts.append(
-                "> This source prints its throughput speed-ups inverted (full / mixed precision, "
-                "below 1 where mixed precision is faster). The tables below print them upright."
+            nodes.append(
+                Quote(
+                    "This source prints its throughput speed-ups inverted (full / mixed "
+                    "precision, below 1 where mixed precision is faster). The tables below print "
+                    "them upright."
+                )
             )
-        for sections, render in _PARTS:
+        for sections, name, title, render in _PARTS:
             found = [figure for figure in own if figure.section in sections]
             for system in distinct(found, "system"):
-                parts += render(system, select(found, system=system))
-    return "\n\n".join(parts) + "\n"
+                one = select(found, system=system)
+                heading = f"{title}: {system}{_how(one)}"
+                table, remark = render(one, digits)
+                nodes.append(Heading(3, heading))
+                nodes.append(Tabled(name, heading, table, SOURCES.get(source, source)))
+                nodes += [Text(remark)] if remark else []
+    return nodes
 
 
 def accuracy(figures: Sequence[Figure]) -> Table:
@@ -66,10 +77,12 @@ def accuracy(figures: Sequence[Figure]) -> Table:
     return Table(tuple(headers), tuple(rows))
 
 
-def throughput(figures: Sequence[Figure], metric: str = "train_throughput") -> Table:
+def throughput(
+    figures: Sequence[Figure], metric: str = "train_throughput", digits: str = "auto"
+) -> Table:
     """Samples/s of one system, speed-up and strong scaling."""
     precisions = _precisions(figures)
-    form = _rate_form(figures)
+    form = _rate_form(figures, digits)
     all_gpus = _gpus(figures)
     pairs = [("amp", full) for full in precisions if full != "amp" and "amp" in precisions]
     scaled = len(all_gpus) > 1
@@ -88,9 +101,9 @@ def throughput(figures: Sequence[Figure], metric: str = "train_throughput") -> T
     return Table(tuple(headers), tuple(rows))
 
 
-def inference(figures: Sequence[Figure]) -> Table:
+def inference(figures: Sequence[Figure], digits: str = "auto") -> Table:
     """Inference throughput and latency of one system by precision and batch size."""
-    form = _rate_form(select(figures, metric="inference_throughput"))
+    form = _rate_form(select(figures, metric="inference_throughput"), digits)
     rows = []
     for precision in _precisions(figures):
         for batch in distinct(select(figures, precision=precision), "batch_per_gpu"):
@@ -147,33 +160,35 @@ def _agrees(printed: Figure, computed: Value) -> bool:
     return not isinstance(computed, Missing) and f"{computed:.{decimals}f}" == printed.text
 
 
-def _accuracy_part(system: str, figures: Sequence[Figure]) -> list[str]:
-    return [f"### Training accuracy: {system}{_how(figures)}", markdown(accuracy(figures))]
+def _accuracy_part(figures: Sequence[Figure], _digits: str) -> tuple[Table, str]:
+    return accuracy(figures), ""
 
 
-def _histogram_part(system: str, figures: Sequence[Figure]) -> list[str]:
-    rows = tuple((f.precision.upper(), f.text, f.aggregation or units.DASH) for f in figures)
-    table = Table(("Precision", "Mean best HR@10", "Over"), rows, ("Precision", "Over"))
-    return [f"### Best HR@10 over repeated runs: {system}", markdown(table)]
+def _histogram_part(figures: Sequence[Figure], _digits: str) -> tuple[Table, str]:
+    rows = tuple((f.precision.upper(), _text(f), f.aggregation or units.DASH) for f in figures)
+    return Table(("Precision", "Mean best HR@10", "Over"), rows, ("Precision", "Over")), ""
 
 
-def _throughput_part(system: str, figures: Sequence[Figure]) -> list[str]:
-    parts = [f"### Training throughput: {system}{_how(figures)}", markdown(throughput(figures))]
-    return parts + [text for text in (check_text(figures),) if text]
+def _throughput_part(figures: Sequence[Figure], digits: str) -> tuple[Table, str]:
+    return throughput(figures, digits=digits), check_text(figures)
 
 
-def _inference_part(system: str, figures: Sequence[Figure]) -> list[str]:
-    by_batch = _states_batch(figures)
-    table = inference(figures) if by_batch else throughput(figures, "inference_throughput")
-    parts = [f"### Inference: {system}{_how(figures)}", markdown(table)]
-    return parts + [text for text in (check_text(figures),) if text]
+def _inference_part(figures: Sequence[Figure], digits: str) -> tuple[Table, str]:
+    if _states_batch(figures):
+        return inference(figures, digits), check_text(figures)
+    return throughput(figures, "inference_throughput", digits), check_text(figures)
 
 
 _PARTS = (
-    (("training-accuracy",), _accuracy_part),
-    (("accuracy-histogram",), _histogram_part),
-    (("training-throughput",), _throughput_part),
-    (("inference-throughput", "inference-latency"), _inference_part),
+    (("training-accuracy",), "accuracy", "Training accuracy", _accuracy_part),
+    (
+        ("accuracy-histogram",),
+        "histogram",
+        "Best HR@10 over repeated runs",
+        _histogram_part,
+    ),
+    (("training-throughput",), "throughput", "Training throughput", _throughput_part),
+    (("inference-throughput", "inference-latency"), "inference", "Inference", _inference_part),
 )
 
 
@@ -208,27 +223,34 @@ def _head(figures: Sequence[Figure], gpus: int) -> list[str]:
 
 
 def _text(figure: Figure | None) -> str:
-    return figure.text if figure else units.DASH
+    return Cell(figure.text, Number(figure.value, unit=figure.unit)) if figure else units.DASH
 
 
 def _rate(figure: Figure | None, form: units.Formatter) -> str:
-    return form(figure.value) if figure else units.DASH
+    if figure is None:
+        return units.DASH
+    return Cell(form(figure.value), Number(figure.value, unit=figure.unit))
 
 
 def _ratio(numerator: Figure | None, denominator: Figure | None) -> str:
     if numerator is None or denominator is None:
         return units.DASH
-    return units.show(ratio(numerator.value, denominator.value), units.ratio)
+    found = ratio(numerator.value, denominator.value)
+    value = None if isinstance(found, Missing) else found
+    return Cell(units.show(found, units.ratio), Number(value, unit="ratio"))
 
 
 def _milliseconds(figure: Figure | None) -> str:
     if figure is None:
         return units.DASH
     # Three digits fewer than the seconds had: no precision that the source did not print.
-    return f"{figure.value * 1e3:.{max(0, len(figure.text.partition('.')[2]) - 3)}f}"
+    text = f"{figure.value * 1e3:.{max(0, len(figure.text.partition('.')[2]) - 3)}f}"
+    return Cell(text, Number(figure.value, unit=figure.unit))
 
 
-def _rate_form(figures: Sequence[Figure]) -> units.Formatter:
-    """Every digit if the source gave them, else millions with two decimals."""
+def _rate_form(figures: Sequence[Figure], digits: str = "auto") -> units.Formatter:
+    """Every digit if the source gave them (or on request), else millions with two decimals."""
     rates = [figure.value for figure in figures if figure.unit == "samples/s"]
-    return units.millions if rates and all(rate % 10_000 == 0 for rate in rates) else units.count
+    rounded = bool(rates) and all(rate % 10_000 == 0 for rate in rates)
+    short = rounded if digits == "auto" else digits == "short"
+    return units.millions if short else units.count

@@ -9,20 +9,28 @@ import contextlib
 import os
 import re
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import published, published_tables, store
-from bench.document import Image, dates_text, document, machine_text
+from bench.about import dates_text, machine_text
+from bench.document import page
 from bench.errors import UserError
+from bench.formats import markdown_page
 from bench.group import Grouped, group
 from bench.host import Gpu, Host, why_not
+from bench.notation import DEFAULT
+from bench.page import Image, Tabled
 from bench.suite import cells
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bench.grid import Block
+    from bench.notation import Notation
+    from bench.page import Node
+    from bench.published import Figure
     from bench.suite import Cell, Suite
 
 CAPTIONS = {
@@ -32,8 +40,48 @@ CAPTIONS = {
 }
 
 
+@dataclass(frozen=True)
+class Material:
+    """What a report is made of: the records in order, and the published figures."""
+
+    suite: Suite
+    folder: Path
+    loaded: store.Loaded
+    grouped: Grouped
+    figures: tuple[Figure, ...]
+
+    @property
+    def unreadable(self) -> list[tuple[str, str]]:
+        """Path within the suite's folder, and reason."""
+        found = self.loaded.unreadable
+        return [(path.relative_to(self.folder).as_posix(), why) for path, why in found]
+
+    def page(self, notation: Notation, images: Mapping[int, Sequence[Image]]) -> list[Node]:
+        """The report."""
+        return page(self.suite, self.grouped, self.figures, self.unreadable, images, notation)
+
+
+def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
+    """Read what is stored of a suite.
+
+    Raises:
+        UserError: nothing is stored, or the published figures cannot be read.
+    """
+    folder = results_root / suite.name
+    loaded = store.load(folder)
+    if not loaded.attempts and not loaded.unreadable:
+        raise UserError(f"{folder}: no records of {suite.name}; make them: bench run {suite.name}")
+    figures = published.read(published_csv)
+    grouped = group(cells(suite), suite.seeds, loaded.attempts, _why_not)
+    return Material(suite, folder, loaded, grouped, figures)
+
+
 def write_report(
-    suite: Suite, results_root: Path, plots_root: Path, published_csv: Path
+    suite: Suite,
+    results_root: Path,
+    plots_root: Path,
+    published_csv: Path,
+    notation: Notation = DEFAULT,
 ) -> list[Path]:
     """Draw the tables and pictures of a suite from what is stored.
 
@@ -44,32 +92,39 @@ def write_report(
         UserError: nothing is stored, the published figures cannot be read, or a file cannot be
             written.
     """
-    folder = results_root / suite.name
-    loaded = store.load(folder)
-    if not loaded.attempts and not loaded.unreadable:
-        raise UserError(f"{folder}: no records of {suite.name}; make them: bench run {suite.name}")
-    figures = published.read(published_csv)
-    grouped = group(cells(suite), suite.seeds, loaded.attempts, _why_not)
+    material = gather(suite, results_root, published_csv)
     pictures = plots_root / suite.name
     try:
-        images, written = _draw(suite, grouped, folder, pictures)
-        unreadable = [(path.relative_to(folder).as_posix(), why) for path, why in loaded.unreadable]
-        text = document(suite, grouped, figures, unreadable, images)
-        report = folder / "report.md"
-        _write(report, text.encode("utf-8"))
+        images, written = _draw(suite, material.grouped, material.folder, pictures)
+        nodes = material.page(notation, images)
+        report = material.folder / "report.md"
+        _write(report, markdown_page(nodes).encode("utf-8"))
         _remove_stale(pictures, written)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
     return [report, *written]
 
 
-def published_markdown(csv: Path) -> str:
+def tables(
+    suite: Suite, results_root: Path, published_csv: Path, notation: Notation
+) -> list[Tabled]:
+    """The tables of a suite's report, without drawing anything."""
+    nodes = gather(suite, results_root, published_csv).page(notation, {})
+    return [node for node in nodes if isinstance(node, Tabled)]
+
+
+def published_page(csv: Path, digits: str = "auto") -> list[Node]:
     """All published tables, source by source.
 
     Raises:
         UserError: the file cannot be read, see `published.read`.
     """
-    return published_tables.document(published.read(csv))
+    return published_tables.document(published.read(csv), digits)
+
+
+def published_markdown(csv: Path) -> str:
+    """The same as Markdown."""
+    return markdown_page(published_page(csv))
 
 
 def _why_not(host: Mapping[str, Any], cell: Cell) -> str | None:

@@ -10,11 +10,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from bench import units
-from bench.labels import counted, head, precision_label, rest_names
-from bench.measures import BEST_HR, THROUGHPUT
+from bench.cells import Cell, Number
+from bench.labels import head, precision_label, rest_names
+from bench.measures import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
+from bench.notation import DEFAULT
 from bench.published import distinct, lookup, matches, select
 from bench.published_tables import accuracy, throughput
-from bench.stats import Missing, ratio_to_constant
+from bench.stats import Missing, Ratio, ratio, ratio_to_constant
 from bench.tables import Table, rate_form
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
     from bench.grid import Block, Pool
     from bench.group import Machine
+    from bench.measures import Measure
+    from bench.notation import Notation
     from bench.published import Figure
 
 PUBLISHED_USERS, PUBLISHED_ITEMS = 138493, 26744  # MovieLens 20M
@@ -77,31 +81,34 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def side_by_side(block: Block, figures: Sequence[Figure]) -> Table:
+def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = DEFAULT) -> Table:
     """Ours, theirs, and the difference or ratio.
 
     Args:
         block: runs that have no `differences` from the system.
         figures: the training figures of one source and one system.
+        notation: how our runs become one number.
     """
     assert block.condition is not None
     digits = units.hit_rate_digits(block.condition.dataset.test_users)
-    form = rate_form(block)
-    rows = []
+    form = rate_form(block, notation)
+    speed = speed_measure(figures, notation)
+    rows: list[tuple[str, ...]] = []
     ours: set[tuple[int, str]] = set()
     for row in block.rows:
         for precision in block.precisions:
             ours.add((row.ranks, precision))
             hr = lookup(figures, "best_hr_at_10", row.ranks, precision)
             rate = lookup(figures, "train_throughput", row.ranks, precision)
-            if hr is None and rate is None and not row.pools[precision].runs:
+            pool = row.pools[precision]
+            if hr is None and rate is None and not pool.runs:
                 continue
             rows.append(
                 (
                     *head(row),
                     precision_label(block, precision),
-                    *_hit_rates(row.pools[precision], hr, digits),
-                    *_rates(row.pools[precision], rate, form),
+                    *_hit_rates(pool, hr, digits, notation),
+                    *_rates(pool, rate, form, speed, notation),
                 )
             )
     blanks = ("",) * len(rest_names(block))
@@ -112,9 +119,7 @@ def side_by_side(block: Block, figures: Sequence[Figure]) -> Table:
         absent = units.not_available("not in the suite")
         hr = lookup(figures, "best_hr_at_10", gpus, precision)
         rate = lookup(figures, "train_throughput", gpus, precision)
-        hr_text = hr.text if hr else units.DASH
-        rate_text = form(rate.value) if rate else units.DASH
-        cells = (absent, hr_text, units.DASH, absent, rate_text, units.DASH)
+        cells = (absent, _published(hr), units.DASH, absent, _published(rate, form), units.DASH)
         rows.append((str(gpus), *blanks, precision.upper(), *cells))
     if not rest_names(block):
         rows.sort(key=lambda cells: int(cells[0]))
@@ -124,7 +129,14 @@ def side_by_side(block: Block, figures: Sequence[Figure]) -> Table:
     return Table(headers, tuple(rows), ("Precision",))
 
 
-def orientation(figures: Sequence[Figure]) -> list[Table]:
+def speed_measure(figures: Sequence[Figure], notation: Notation) -> Measure:
+    """What of a run's epochs is compared: with means, what the source takes the mean of."""
+    ways = distinct(select(figures, metric="train_throughput"), "aggregation")
+    of_best = notation.aggregate == "mean" and any("best epoch" in way for way in ways)
+    return BEST_EPOCH_THROUGHPUT if of_best else THROUGHPUT
+
+
+def orientation(figures: Sequence[Figure], notation: Notation = DEFAULT) -> list[Table]:
     """The training tables of one source and one system, alone."""
     tables = []
     hit_rates = select(figures, section="training-accuracy")
@@ -132,7 +144,7 @@ def orientation(figures: Sequence[Figure]) -> list[Table]:
     if hit_rates:
         tables.append(accuracy(hit_rates))
     if rates:
-        tables.append(throughput(rates))
+        tables.append(throughput(rates, digits=notation.digits))
     return tables
 
 
@@ -146,22 +158,38 @@ def aggregation(figures: Sequence[Figure]) -> str:
     return f"HR@10: {of('best_hr_at_10')}; samples/s: {of('train_throughput')}"
 
 
-def _hit_rates(pool: Pool, published: Figure | None, digits: int) -> tuple[str, str, str]:
+def _published(figure: Figure | None, form: units.Formatter | None = None) -> str:
+    if figure is None:
+        return units.DASH
+    text = form(figure.value) if form else figure.text
+    return Cell(text, Number(figure.value, unit=figure.unit))
+
+
+def _hit_rates(
+    pool: Pool, published: Figure | None, digits: int, notation: Notation
+) -> tuple[str, str, str]:
+    ours = notation.measured(pool, BEST_HR, lambda value: units.hit_rate(value, digits))
     data = pool.summary(BEST_HR)
-    theirs = published.text if published else units.DASH
-    if isinstance(data, Missing):
-        return units.not_available(counted(0, pool.tally)), theirs, units.DASH
-    ours = units.summary(data, lambda value: units.hit_rate(value, digits))
-    gap = f"{data.median - published.value:+.{digits}f}" if published else units.DASH
-    return f"{ours}, {counted(data.n, pool.tally)}", theirs, gap
+    if isinstance(data, Missing) or published is None:
+        return ours, _published(published), units.DASH
+    gap = notation.value(data, BEST_HR.better) - published.value
+    cell = Cell(f"{gap:+.{digits}f}", Number(gap, unit="fraction"), ours.keys)
+    return ours, _published(published), cell
 
 
-def _rates(pool: Pool, published: Figure | None, form: units.Formatter) -> tuple[str, str, str]:
-    data = pool.summary(THROUGHPUT)
-    theirs = form(published.value) if published else units.DASH
-    if isinstance(data, Missing):
-        return units.not_available(counted(0, pool.tally)), theirs, units.DASH
-    ours = f"{units.summary(data, form)}, {counted(data.n, pool.tally)}"
-    if published is None:
-        return ours, theirs, units.DASH
-    return ours, theirs, units.ratio_summary(ratio_to_constant(data, published.value))
+def _rates(
+    pool: Pool,
+    published: Figure | None,
+    form: units.Formatter,
+    measure: Measure,
+    notation: Notation,
+) -> tuple[str, str, str]:
+    ours = notation.measured(pool, measure, form)
+    data = pool.summary(measure)
+    if isinstance(data, Missing) or published is None:
+        return ours, _published(published, form), units.DASH
+    found = ratio_to_constant(data, published.value)
+    if notation.aggregate != "median" and not isinstance(found, Missing):
+        value = ratio(notation.value(data, measure.better), published.value)
+        found = value if isinstance(value, Missing) else Ratio(value, None, None, None, None)
+    return ours, _published(published, form), notation.ratio_cell(found, ours.keys)

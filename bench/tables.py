@@ -9,23 +9,27 @@ from typing import TYPE_CHECKING
 from tabulate import tabulate
 
 from bench import units
-from bench.labels import axes_text, counted, head, precision_label, rest_names
+from bench.cells import Cell, Number
+from bench.labels import axes_text, head, precision_label, rest_names
 from bench.measures import (
     BEST_HR,
     EPOCHS_TO_BEST,
     FINAL_LOSS,
+    PEAK_MEMORY,
     THROUGHPUT,
     TIME_TO_BEST,
     reached_target,
     target,
 )
-from bench.stats import Missing, ratio_of_medians
+from bench.notation import DEFAULT
+from bench.stats import Missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.grid import Block, Pool, Row, Tally
     from bench.measures import Measure
+    from bench.notation import Notation
     from bench.stats import Ratio
 
 SPEEDUPS = (("amp", "fp32"), ("amp", "tf32"))
@@ -57,12 +61,15 @@ def _escaped(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def accuracy(block: Block) -> Table:
+def accuracy(block: Block, notation: Notation = DEFAULT) -> Table:
     """Best HR@k by ranks and precision, with the two baselines of the data set below."""
     digits = _digits(block)
     labels = [precision_label(block, precision) for precision in block.precisions]
     rows = [
-        (*head(row), *(_measured(row.pools[p], BEST_HR, digits) for p in block.precisions))
+        (
+            *head(row),
+            *(notation.measured(row.pools[p], BEST_HR, digits) for p in block.precisions),
+        )
         for row in block.rows
     ]
     if block.condition is not None:
@@ -72,12 +79,12 @@ def accuracy(block: Block) -> Table:
             ("popularity", data.popularity_hr_at_k),
             ("chance", data.chance_hr_at_k),
         ):
-            text = units.show(value, digits)
-            rows.append((name, *blanks, *(text for _ in labels)))
+            cell = Cell(units.show(value, digits), Number(value, unit="fraction"))
+            rows.append((name, *blanks, *(cell for _ in labels)))
     return Table(("Ranks", *rest_names(block), *labels), tuple(rows))
 
 
-def convergence(block: Block) -> Table:
+def convergence(block: Block, notation: Notation = DEFAULT) -> Table:
     """Time to the best HR@k, its epoch, the final loss, and runs that reached their target."""
     columns: list[tuple[str, Measure, units.Formatter]] = [
         ("Time to best (s)", TIME_TO_BEST, units.seconds),
@@ -89,7 +96,7 @@ def convergence(block: Block) -> Table:
     rows = []
     for row in block.rows:
         for precision, pool in _pools(block, row):
-            cells = [_measured(pool, measure, form) for _, measure, form in columns]
+            cells: list[str] = [notation.measured(pool, one, form) for _, one, form in columns]
             if with_target:
                 cells.append(_reached(pool))
             rows.append((*head(row), precision_label(block, precision), *cells))
@@ -98,17 +105,18 @@ def convergence(block: Block) -> Table:
     )
 
 
-def throughput(block: Block) -> Table:
+def throughput(block: Block, notation: Notation = DEFAULT) -> Table:
     """Samples/s by ranks and precision, speed-up of mixed precision, strong scaling."""
-    form = rate_form(block)
+    form = rate_form(block, notation)
     pairs = [pair for pair in SPEEDUPS if set(pair) <= set(block.precisions)]
     labels = [precision_label(block, precision) for precision in block.precisions]
     rows = []
     for row in block.rows:
-        cells = [_batch_per_rank(row)]
-        cells += [_measured(row.pools[p], THROUGHPUT, form) for p in block.precisions]
-        cells += [units.ratio_summary(speedup(row, mixed, full)) for mixed, full in pairs]
-        cells += [_scaling_text(block, row, precision) for precision in block.precisions]
+        cells: list[str] = [_batch_per_rank(row)]
+        cells += [notation.measured(row.pools[p], THROUGHPUT, form) for p in block.precisions]
+        for pair in pairs:
+            cells.append(notation.ratio_cell(speedup(row, *pair, notation), _keys(row, pair)))
+        cells += [_scaling_cell(block, row, p, notation) for p in block.precisions]
         rows.append((*head(row), *cells))
     headers = (
         "Ranks",
@@ -121,17 +129,32 @@ def throughput(block: Block) -> Table:
     return Table(headers, tuple(rows))
 
 
-def speedup(row: Row, mixed: str, full: str) -> Ratio | Missing:
+def peak_memory(block: Block, notation: Notation = DEFAULT) -> Table:
+    """Peak memory of the rank that needed most, by ranks and precision."""
+    labels = [precision_label(block, precision) for precision in block.precisions]
+    rows = [
+        (
+            *head(row),
+            *(notation.measured(row.pools[p], PEAK_MEMORY, units.size) for p in block.precisions),
+        )
+        for row in block.rows
+    ]
+    return Table(("Ranks", *rest_names(block), *labels), tuple(rows))
+
+
+def speedup(row: Row, mixed: str, full: str, notation: Notation = DEFAULT) -> Ratio | Missing:
     """Throughput of mixed over full precision in one row."""
-    return _ratio(row.pools.get(mixed), row.pools.get(full))
+    return _ratio(row.pools.get(mixed), row.pools.get(full), notation)
 
 
-def scaling(block: Block, row: Row, precision: str) -> Ratio | Missing:
+def scaling(
+    block: Block, row: Row, precision: str, notation: Notation = DEFAULT
+) -> Ratio | Missing:
     """Throughput of a row over that of one rank, at the same global batch."""
     base = block.baseline(row, precision)
     if base is None:
         return Missing("no cell with 1 rank")
-    return _ratio(row.pools.get(precision), base)
+    return _ratio(row.pools.get(precision), base, notation)
 
 
 def incomplete(tallies: Sequence[Tally]) -> Table | None:
@@ -157,14 +180,7 @@ def incomplete(tallies: Sequence[Tally]) -> Table | None:
     return Table(headers, tuple(rows), ("Cell", "Failed attempts", "Last reason"))
 
 
-def _measured(pool: Pool, measure: Measure, form: units.Formatter) -> str:
-    data = pool.summary(measure)
-    if isinstance(data, Missing):
-        return units.not_available(data.reason if pool.runs else counted(0, pool.tally))
-    return f"{units.summary(data, form)}, {counted(data.n, pool.tally)}"
-
-
-def _ratio(numerator: Pool | None, denominator: Pool | None) -> Ratio | Missing:
+def _ratio(numerator: Pool | None, denominator: Pool | None, notation: Notation) -> Ratio | Missing:
     if numerator is None or denominator is None:
         return Missing("not in the grid")
     above, below = numerator.summary(THROUGHPUT), denominator.summary(THROUGHPUT)
@@ -176,14 +192,22 @@ def _ratio(numerator: Pool | None, denominator: Pool | None) -> Ratio | Missing:
         numerator.runs[0].global_batch
     }:
         return Missing("global batch differs")
-    return ratio_of_medians(above, below)
+    return notation.ratio(above, below)
 
 
-def _scaling_text(block: Block, row: Row, precision: str) -> str:
+def _scaling_cell(block: Block, row: Row, precision: str, notation: Notation) -> Cell:
+    keys = _keys(row, (precision,))
     if row.ranks == 1:  # its own baseline: 1 by definition, without a spread
         known = not isinstance(row.pools[precision].summary(THROUGHPUT), Missing)
-        return units.ratio(1) if known else units.not_available("no good run")
-    return units.ratio_summary(scaling(block, row, precision))
+        text = units.ratio(1) if known else units.not_available("no good run")
+        return Cell(text, Number(1.0 if known else None, unit="ratio"), keys)
+    base = block.baseline(row, precision)
+    below = (base.tally.cell.key,) if base else ()
+    return notation.ratio_cell(scaling(block, row, precision, notation), (*keys, *below))
+
+
+def _keys(row: Row, precisions: Sequence[str]) -> tuple[str, ...]:
+    return tuple(row.pools[p].tally.cell.key for p in precisions if p in row.pools)
 
 
 def _reached(pool: Pool) -> str:
@@ -198,11 +222,10 @@ def _batch_per_rank(row: Row) -> str:
     return units.exact(sizes.pop() / row.ranks)
 
 
-def rate_form(block: Block) -> units.Formatter:
-    """Every digit below a million samples/s, "20.03 M" from there on; one form per table."""
+def rate_form(block: Block, notation: Notation = DEFAULT) -> units.Formatter:
+    """How this table writes samples/s; one form for all its cells."""
     found = [pool.summary(THROUGHPUT) for pool in block.pools]
-    large = any(not isinstance(data, Missing) and data.median >= 1e6 for data in found)
-    return units.compact if large else units.count
+    return notation.rate_form([data.median for data in found if not isinstance(data, Missing)])
 
 
 def _digits(block: Block) -> units.Formatter:

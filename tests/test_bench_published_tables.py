@@ -7,6 +7,7 @@ import pytest
 from test_bench_published import FIGURES
 
 from bench import published_tables
+from bench.formats import markdown_page
 from bench.published import select
 from bench.stats import Missing
 from bench.tables import markdown
@@ -20,7 +21,7 @@ def column(table, header):
 
 
 def test_all_published_tables_cell_by_cell():
-    golden.check("published.md", published_tables.document(FIGURES))
+    golden.check("published.md", markdown_page(published_tables.document(FIGURES)))
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_the_inverted_source_is_printed_upright(
 
 
 def test_only_the_inverted_source_is_flagged():
-    pages = published_tables.document(FIGURES).split("\n## ")
+    pages = markdown_page(published_tables.document(FIGURES)).split("\n## ")
 
     flagged = [page.partition("\n")[0] for page in pages if "inverted" in page]
     assert flagged == ["NVIDIA DeepLearningExamples, NCF for PyTorch, README of June 2021"]

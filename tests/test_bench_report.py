@@ -69,6 +69,7 @@ def test_report_of_the_published_machine_stands_side_by_side(report):
         axes={"ranks": (1, 8), "precision": ("tf32", "amp")},
         seeds=tuple(range(1, 8)),
         published_systems=("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX B300"),
+        margin_hr=5e-4,
     )
     attempts = grid(
         suite, spread=4e-4, best=0.959, rate=2e7, data=ML_20M, batch=1048576, dtype="float16"
