@@ -21,6 +21,7 @@ import hashlib
 import importlib.metadata
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -83,11 +84,12 @@ def run(options: argparse.Namespace) -> int:
                 f"no working Horovod ({flavour}) for TensorFlow {tensorflow}: {reason}"
             )
     cxx = tools.compiler()
-    nvcc = tools.cuda_compiler() if flavour == "cuda" else None
+    cuda_home = tools.cuda_home() if flavour == "cuda" else None
     changes = recipe.edits(tensorflow, sys.version_info[:2], flavour)
     settings = {k: os.environ[k] for k in recipe.USER_SETTINGS if k in os.environ}
-    if nvcc:
-        settings["nvcc"] = tools.output([nvcc, "--version"])
+    if cuda_home:
+        settings["HOROVOD_CUDA_HOME"] = str(cuda_home)
+        settings["nvcc"] = tools.output([str(cuda_home / "bin" / "nvcc"), "--version"])
     tag = str(sys.implementation.cache_tag)
     platform = sysconfig.get_platform()
     key = recipe.wheel_key(tensorflow, tag, platform, flavour, changes, settings)
@@ -99,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
             return 0
         say("the cached wheel does not work here; building afresh")
     with build_folder(keep=options.keep_build) as scratch:
-        wheel = put_away(build(scratch, flavour, changes, cxx), shelf)
+        wheel = put_away(build(scratch, flavour, changes, cxx, cuda_home), shelf)
         if not deliver(wheel, options):
             raise BuildError("built and installed, but it does not import")
     return 0
@@ -176,15 +178,21 @@ def build_folder(*, keep: bool) -> Iterator[Path]:
             shutil.rmtree(scratch, ignore_errors=True)
 
 
-def build(scratch: Path, flavour: str, changes: Sequence[recipe.Edit], cxx: Sequence[str]) -> Path:
+def build(
+    scratch: Path,
+    flavour: str,
+    changes: Sequence[recipe.Edit],
+    cxx: Sequence[str],
+    cuda_home: Path | None,
+) -> Path:
     """Fetch, patch and compile in `scratch`; the wheel's path there."""
     jobs = tools.parallel_jobs()
     folder = scratch / "tools"
     env = recipe.environment(os.environ, flavour, jobs)
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH")]))
     env["CXX"] = shlex.join(cxx)
-    if flavour == "cuda":
-        env.update(tools.nccl_settings(scratch))
+    if cuda_home:
+        env.update(tools.nccl_settings(scratch), HOROVOD_CUDA_HOME=str(cuda_home))
     needs = list(recipe.BUILD_NEEDS)
     if not tools.suitable_cmake():
         needs.append(recipe.CMAKE_NEED)
@@ -305,7 +313,7 @@ def logged(
     """Run a command with its output in the log, saying every 30 s that it is still at work.
 
     Raises:
-        BuildError: it failed; the log's tail has been printed.
+        BuildError: it failed; what the log says of it has been printed.
     """
     start = time.monotonic()
     with log.open("ab") as sink:
@@ -329,9 +337,19 @@ def logged(
             raise
     if child.returncode:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        print("\n".join(lines[-25:]), file=sys.stderr)
+        print("\n".join(gist(lines)), file=sys.stderr)
         what = "setup.py" if "setup.py" in command else "pip"
         raise BuildError(f"{what} failed with exit code {child.returncode}; whole log: {log}")
+
+
+def gist(lines: Sequence[str]) -> list[str]:
+    """The lines of a failed build to show: from its first error on, else the last ones.
+
+    The end of the log is Python's traceback, far from what the compiler said.
+    """
+    error = re.compile(r"\berror:|CMake Error|^ERROR")
+    first = next((at for at, line in enumerate(lines) if error.search(line)), None)
+    return list(lines[-20:] if first is None else lines[max(0, first - 2) : first + 18])
 
 
 def ended(child: subprocess.Popen[bytes], seconds: float) -> bool:

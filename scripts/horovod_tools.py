@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -67,18 +68,27 @@ def compiler() -> list[str]:
     )
 
 
-def cuda_compiler() -> str:
-    """The path of nvcc; ToolMissingError if there is none."""
+def cuda_home() -> Path:
+    """The folder of the CUDA toolkit whose nvcc is used.
+
+    CMake looks for the toolkit beside nvcc; an nvcc on PATH may be a wrapper somewhere else, so
+    nvcc itself is asked.
+
+    Raises:
+        ToolMissingError: there is no nvcc, or it does not work.
+    """
     home = os.environ.get("HOROVOD_CUDA_HOME")
     places = [f"{home}/bin/nvcc"] if home else ["nvcc", "/usr/local/cuda/bin/nvcc"]
-    for place in places:
-        found = shutil.which(place)
-        if found:
-            return found
+    for found in filter(None, map(shutil.which, places)):
+        asked = [found, "--dryrun", "-x", "cu", os.devnull]
+        done = subprocess.run(asked, capture_output=True, text=True, check=False)
+        here = re.search(r"_HERE_=(.+)/bin$", done.stderr, flags=re.MULTILINE)
+        if here:
+            return Path(here[1])
     raise ToolMissingError(
         f"no CUDA compiler ({', '.join(places)}) to build Horovod's GPU operations with; install "
-        "the CUDA 12 toolkit or set HOROVOD_CUDA_HOME, then run set-up again (--flavour cpu builds "
-        f"without NCCL); {ONE_RANK}"
+        "the CUDA 12 toolkit or set HOROVOD_CUDA_HOME, then run set-up again "
+        f"(NCF_BENCH_HOROVOD=skip stops asking); {ONE_RANK}"
     )
 
 

@@ -217,8 +217,17 @@ def test_no_cuda_compiler_names_the_variable(
 ) -> None:
     monkeypatch.setenv("HOROVOD_CUDA_HOME", str(tmp_path))
     with pytest.raises(tools.ToolMissingError, match="HOROVOD_CUDA_HOME") as caught:
-        tools.cuda_compiler()
+        tools.cuda_home()
     assert caught.value.code == 3
+
+
+def test_the_cuda_toolkit_is_where_nvcc_says_not_where_its_wrapper_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("HOROVOD_CUDA_HOME", raising=False)
+    script(tmp_path / "nvcc", "echo '#$ _SPACE_= ' >&2; echo '#$ _HERE_=/opt/cuda-12.5/bin' >&2")
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert tools.cuda_home() == Path("/opt/cuda-12.5")
 
 
 def test_the_nccl_link_stays_out_of_the_wheel(
@@ -364,14 +373,24 @@ def test_without_a_writable_cache_the_wheel_is_used_where_it_is(tmp_path: Path) 
     assert build_horovod.put_away(wheel, tmp_path / "file" / "shelf") == wheel
 
 
-def test_a_failing_build_step_shows_the_tail_of_its_log(
+def test_a_failing_build_step_is_one_line_with_its_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = tmp_path / "build.log"
-    command = [sys.executable, "-c", "print('mpi_ops.cc:1: error'); raise SystemExit(4)"]
+    command = [sys.executable, "-c", "print('mpi_ops.cc:1: error: no'); raise SystemExit(4)"]
     with pytest.raises(tools.BuildError, match=f"exit code 4; whole log: {log}"):
         build_horovod.logged(command, log, os.environ)
-    assert "mpi_ops.cc:1: error" in capsys.readouterr().err
+    assert "mpi_ops.cc:1: error: no" in capsys.readouterr().err
+
+
+def test_a_failed_build_shows_the_compilers_first_error_not_pythons_last_words() -> None:
+    lines = [f"[{n}%] Building" for n in range(50)]
+    lines += ["mpi_ops.cc:64: fatal error: stream.h: No such file", "make: *** Error 1"]
+    lines += [f"  File setup.py, line {n}" for n in range(40)]
+    shown = build_horovod.gist(lines)
+    assert shown[2].startswith("mpi_ops.cc:64")
+    assert len(shown) == 20
+    assert build_horovod.gist(lines[:50]) == lines[30:50]
 
 
 def test_the_cache_follows_its_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
