@@ -81,7 +81,8 @@ def load(path: Path, tried: str = "auto", threads: int = 1) -> Loaded:
     if path.is_dir() or paper.is_part(path.name):
         _refuse_separator(path, tried, "a split in several files")
         return _several(path, files, threads)
-    first, *_ = offered = sources(path) or [None]
+    offered = sources(path)
+    first = offered[0] if offered else None
     if first is not None and first.packing == "parquet":
         _refuse_separator(path, tried, "a Parquet file")
         rows, columns = parquet.read(path, threads)
@@ -90,7 +91,7 @@ def load(path: Path, tried: str = "auto", threads: int = 1) -> Loaded:
         if npz.is_npz(path):
             _refuse_separator(path, tried, "a NumPy archive")
             return Loaded(npz.read(path), _stem(path), str(path), "NumPy pairs", files)
-        triple = paper.within([source for source in offered if source], str(path))
+        triple = paper.within(offered, str(path))
         if triple is not None:
             _refuse_separator(path, tried, "a split in several files")
             return _from_triple(triple, _stem(path), str(path), files, threads)

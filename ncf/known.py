@@ -29,7 +29,7 @@ ARCHIVES: Final = {
 
 
 def recognise(
-    md5: str, users: int, items: int, interactions: int, last_time: float | None
+    md5: str | None, users: int, items: int, interactions: int, last_time: float | None
 ) -> tuple[str, str] | None:
     """Name of the archive and what gave it away ("md5" or "counts"); None for other data.
 

@@ -68,7 +68,7 @@ def read(source: Source, layout: Layout, threads: int = 1) -> Ratings:
         raise UserError(f"{source.label}: has a header and no rows")
     chunked = table.unify_dictionaries().columns
     del table
-    columns = []
+    columns: list[Any] = []
     while chunked:  # one column after another, so that only one is there twice
         columns.insert(0, chunked.pop().combine_chunks())
     pa.default_memory_pool().release_unused()

@@ -106,14 +106,17 @@ def sources(path: Path) -> list[Source]:
     return [Source(path, size, packing=packing)]
 
 
-def digests(path: Path) -> tuple[str, str]:
-    """MD5 (by which archives are known) and SHA-256 of a whole file, in hex."""
+def digests(path: Path) -> tuple[str | None, str]:
+    """MD5 of a zip (by which archives are known; else None) and SHA-256 of a file, in hex."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
     with failures(str(path)), path.open("rb") as file:
+        is_zip = file.read(2) == b"PK"
+        file.seek(0)
         while block := file.read(1 << 20):
-            md5.update(block)
+            if is_zip:
+                md5.update(block)
             sha256.update(block)
-    return md5.hexdigest(), sha256.hexdigest()
+    return md5.hexdigest() if is_zip else None, sha256.hexdigest()
 
 
 def _members(path: Path) -> list[Source]:
