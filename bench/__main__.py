@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import commands, suites
+from bench import commands, report_commands, suites
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
 from bench.options import TRAINER
@@ -134,14 +134,10 @@ def _parser() -> Parser:
     _suite_arguments(add)
     add = command("status", commands.status, "show what is stored, what failed and who is running")
     _suite_arguments(add)
-    add = command("report", commands.report, "draw tables and pictures from the stored records")
-    add.add_argument(
-        "suite", nargs="?", metavar="SUITE", help="all suites with records if left out"
+    add = command(
+        "report", report_commands.report, "draw tables and pictures from the stored records"
     )
-    add.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
-    add.add_argument(
-        "--published", action="store_true", help="print NVIDIA's published tables instead"
-    )
+    report_commands.add_arguments(add)
     return parser
 
 

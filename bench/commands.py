@@ -202,29 +202,6 @@ def _selection(parsed: argparse.Namespace) -> Selection:
     return Selection(parsed.ranks, parsed.precision, parsed.seeds)
 
 
-def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """`bench report`: redraw tables and pictures, or print the published ones."""
-    if parsed.published:
-        from bench.report import published_markdown
-
-        print(published_markdown(published_csv(parsed.results)))
-        return OK
-    names = [parsed.suite] if parsed.suite else _suites_with_records(parsed.results)
-    if not names:
-        raise UserError(
-            f"{parsed.results} holds no records of a shipped suite: run one first, for example "
-            "`python -m bench smoke`, or name a suite"
-        )
-    for name in names:
-        for path in _write_report(parsed, load_suite(name, trainer)):
-            print(path)
-    return OK
-
-
-def _suites_with_records(results: Path) -> list[str]:
-    return [name for name in suites.shipped() if (results / name / "records").is_dir()]
-
-
 def _write_report(parsed: argparse.Namespace, suite: Suite) -> list[Path]:
     from bench.report import write_report
 

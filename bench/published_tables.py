@@ -109,7 +109,7 @@ def inference(figures: Sequence[Figure], digits: str = "auto") -> Table:
         for batch in distinct(select(figures, precision=precision), "batch_per_gpu"):
             cell = select(figures, precision=precision, batch_per_gpu=batch)
             rate = lookup(cell, "inference_throughput", 1, precision)
-            cells = [precision.upper(), units.count(batch), _rate(rate, form)]
+            cells = [precision.upper(), _batch(batch), _rate(rate, form)]
             for key, _ in _LATENCIES:
                 cells.append(_milliseconds(lookup(cell, f"latency_{key}", 1, precision)))
             rows.append(tuple(cells))
@@ -219,7 +219,11 @@ def _head(figures: Sequence[Figure], gpus: int) -> list[str]:
     if not _states_batch(figures):
         return [str(gpus)]
     found = [b for b in distinct(select(figures, gpus=gpus), "batch_per_gpu") if b is not None]
-    return [str(gpus), units.count(found[0]) if found else units.DASH]
+    return [str(gpus), _batch(found[0]) if found else units.DASH]
+
+
+def _batch(size: int) -> str:
+    return Cell(units.count(size), Number(float(size), unit="samples"))
 
 
 def _text(figure: Figure | None) -> str:

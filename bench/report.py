@@ -98,7 +98,7 @@ def write_report(
         images, written = _draw(suite, material.grouped, material.folder, pictures)
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
-        _write(report, markdown_page(nodes).encode("utf-8"))
+        write(report, markdown_page(nodes).encode("utf-8"))
         _remove_stale(pictures, written)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
@@ -163,7 +163,7 @@ def _draw(
                 stem = f"{name}{suffix}"
                 for kind, content in (("png", png), ("svg", svg)):
                     path = pictures / f"{stem}.{kind}"
-                    _write(path, content)
+                    write(path, content)
                     written.append(path)
                 links = (f"{relative}/{stem}.png", f"{relative}/{stem}.svg")
                 images.setdefault(index, []).append(Image(caption, *links))
@@ -202,7 +202,7 @@ def _remove_stale(pictures: Path, written: list[Path]) -> None:
             path.unlink()
 
 
-def _write(path: Path, content: bytes) -> None:
+def write(path: Path, content: bytes) -> None:
     """Whole or not at all, and only if it changes something."""
     with contextlib.suppress(FileNotFoundError):
         if path.read_bytes() == content:

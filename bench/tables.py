@@ -219,7 +219,8 @@ def _batch_per_rank(row: Row) -> str:
     sizes = {run.global_batch for pool in row.pools.values() for run in pool.runs}
     if len(sizes) != 1:
         return units.not_available("differs" if sizes else "no good run")
-    return units.exact(sizes.pop() / row.ranks)
+    size = sizes.pop() / row.ranks
+    return Cell(units.exact(size), Number(size, unit="samples"))
 
 
 def rate_form(block: Block, notation: Notation = DEFAULT) -> units.Formatter:

@@ -10,6 +10,7 @@ import pytest
 from bench import commands, host
 from bench.__main__ import main
 from bench.options import TRAINER, trainer_options
+from bench.page import Heading
 from bench.suites import shipped
 
 HERE = Path(__file__).parent
@@ -72,12 +73,12 @@ def test_after_the_runs_the_report_is_drawn_and_named(bench, monkeypatch):
 
     asked = []
 
-    def write_report(suite, results, plots, csv):
+    def write_report(suite, results, plots, csv, notation=None):
         asked.append((suite.name, results, plots, csv.name))
         return [plots / "x.png", results / suite.name / "report.md"]
 
     fake = types.SimpleNamespace(
-        write_report=write_report, published_markdown=lambda csv: f"# {csv}"
+        write_report=write_report, published_page=lambda csv, digits: [Heading(1, csv.name)]
     )
     monkeypatch.setitem(sys.modules, "bench.report", fake)
     code, out, _ = bench("mine.toml", "--plots", "p")
