@@ -55,7 +55,8 @@ METHOD = (
     ),
     (
         "**Speed-up** is mixed / full precision, above 1 where mixed precision is faster. **Strong "
-        "scaling** is throughput / throughput with 1 rank at the same global batch. {spread}"
+        "scaling** is throughput / throughput with 1 rank at the same global batch; the percentage "
+        "is the efficiency, strong scaling / ranks. {spread}"
     ),
     "Only runs with the same machine, data, candidates and versions enter one number.",
 )

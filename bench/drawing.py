@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-INK, GREY, LIGHT = "#1a1a1a", "#5f5f5f", "#d9d9d9"
+INK, GREY, LIGHT, BAND = "#1a1a1a", "#5f5f5f", "#d9d9d9", "#dfe4ef"
 
 
 @dataclass(frozen=True)

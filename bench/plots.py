@@ -16,17 +16,27 @@ from bench.accuracy_plots import curves, histogram
 from bench.drawing import GREY, INK, Frame, Picture, framed, look, render
 from bench.labels import precision_label, ranks_text, sizes_text
 from bench.measures import BEST_HR, THROUGHPUT
-from bench.stats import Missing
+from bench.scaling_plots import can_scale, run_order, strong_scaling
+from bench.stats import Missing, Ratio
 from bench.tables import SPEEDUPS, speedup
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from bench.grid import Block, Pool, Row
+    from bench.scaling_plots import Line
 
 
-def draw(block: Block, title: str, where: str) -> dict[str, Picture]:
+def draw(
+    block: Block,
+    title: str,
+    where: str,
+    margin: float | None = None,
+    published: Sequence[Line] = (),
+) -> dict[str, Picture]:
     """The pictures of a block with one value of every other axis, by file name.
 
     A picture of which the runs have no value at all is left out.
@@ -35,13 +45,21 @@ def draw(block: Block, title: str, where: str) -> dict[str, Picture]:
         block: the runs.
         title: the suite's name and the values of the other axes, for the headings.
         where: machine and date of the runs, for the footers.
+        margin: the difference of hit rates that matters, if it is known.
+        published: what others' strong scaling is.
     """
     pictures = {}
     if any(pool.values(BEST_HR) for pool in block.pools):
         pictures["validation-curves"] = render(lambda: curves(block, title, where))
-        pictures["best-hr-histogram"] = render(lambda: histogram(block, title, where))
+        pictures["best-hr-histogram"] = render(lambda: histogram(block, title, where, margin))
     if any(pool.values(THROUGHPUT) for pool in block.pools):
         pictures["throughput"] = render(lambda: throughput(block, title, where))
+        if can_scale(block):
+            pictures["strong-scaling"] = render(
+                lambda: strong_scaling(block, title, where, published)
+            )
+        if any(len(pool.values(THROUGHPUT)) > 1 for pool in block.pools):
+            pictures["run-order"] = render(lambda: run_order(block, title, where))
     return pictures
 
 
@@ -56,7 +74,13 @@ def throughput(block: Block, title: str, where: str) -> Figure:
     )
     frame = Frame(
         f"{title}: training throughput",
-        (where, "Bar: median over runs. All ranks together, warm-up and evaluation excluded."),
+        (
+            where,
+            (
+                "Bar: median over runs; whisker: its 95 % interval (from 6 runs on). All ranks "
+                "together, warm-up and evaluation excluded."
+            ),
+        ),
     )
     count = len(block.precisions)
     figure, axes = framed(
@@ -88,6 +112,9 @@ def _bar(ax: Axes, x: float, width: float, pool: Pool, precision: str) -> None:
         )
         return
     ax.bar(x, data.median, width, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch)
+    if data.low is not None and data.high is not None:
+        spread = ([data.median - data.low], [data.high - data.median])
+        ax.errorbar(x, data.median, spread, color=INK, lw=1.4, capsize=4, zorder=4)
     values = pool.values(THROUGHPUT)
     # Spread by order of seeds, not by chance: the picture is the same every time.
     shifts = [((index + 0.5) / len(values) - 0.5) * width * 0.8 for index in range(len(values))]
@@ -109,7 +136,7 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
     for mixed, full in SPEEDUPS:
         found = speedup(row, mixed, full)
         if not isinstance(found, Missing):
-            lines.append(f"{mixed.upper()}/{full.upper()} {units.ratio(found.value)}x")
+            lines.append(f"{mixed.upper()}/{full.upper()} {_times(found)}")
     highest = max((v for pool in row.pools.values() for v in pool.values(THROUGHPUT)), default=0.0)
     ax.annotate(
         "\n".join(lines),
@@ -120,6 +147,13 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
         va="bottom",
         fontsize=8.5,
     )
+
+
+def _times(found: Ratio) -> str:
+    """`1.25x [1.20 to 1.31]`; with few runs the extremes, with one run the number alone."""
+    text = units.ratio_summary(found).removesuffix(" (spread n/a)")
+    value, space, spread = text.partition(" ")
+    return f"{value}x{space}{spread}"
 
 
 def _axis_number(value: float, top: float) -> str:

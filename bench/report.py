@@ -37,6 +37,8 @@ CAPTIONS = {
     "validation-curves": "HR@{k} after each epoch, median over seeds by precision and ranks",
     "best-hr-histogram": "Best HR@{k} of every run with the mean of each precision",
     "throughput": "Training throughput by ranks and precision",
+    "strong-scaling": "Strong scaling: throughput over that of 1 rank",
+    "run-order": "Throughput of every run in the order in which they were made",
 }
 
 
@@ -95,7 +97,9 @@ def write_report(
     material = gather(suite, results_root, published_csv)
     pictures = plots_root / suite.name
     try:
-        images, written = _draw(suite, material.grouped, material.folder, pictures)
+        images, written = _draw(
+            suite, material.grouped, material.figures, material.folder, pictures
+        )
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
         write(report, markdown_page(nodes).encode("utf-8"))
@@ -146,7 +150,7 @@ def _gpu(data: Mapping[str, Any]) -> Gpu:
 
 
 def _draw(
-    suite: Suite, grouped: Grouped, folder: Path, pictures: Path
+    suite: Suite, grouped: Grouped, figures: Sequence[Figure], folder: Path, pictures: Path
 ) -> tuple[dict[int, list[Image]], list[Path]]:
     """Write the pictures of every block that has runs; links are relative to the report."""
     relative = Path(os.path.relpath(pictures, folder)).as_posix()
@@ -159,7 +163,7 @@ def _draw(
                 continue
             suffix = "".join(f"-{name}={value}" for name, value in part.rows[0].rest)
             suffix = re.sub(r"[^A-Za-z0-9._=-]+", "_", suffix) + number
-            for name, caption, png, svg in _pictures_of(suite, part):
+            for name, caption, png, svg in _pictures_of(suite, part, figures):
                 stem = f"{name}{suffix}"
                 for kind, content in (("png", png), ("svg", svg)):
                     path = pictures / f"{stem}.{kind}"
@@ -170,9 +174,11 @@ def _draw(
     return images, written
 
 
-def _pictures_of(suite: Suite, block: Block) -> list[tuple[str, str, bytes, bytes]]:
+def _pictures_of(
+    suite: Suite, block: Block, figures: Sequence[Figure]
+) -> list[tuple[str, str, bytes, bytes]]:
     """Name, caption and both forms of every picture of one block."""
-    from bench import plots
+    from bench import plots, scaling_plots
 
     assert block.condition is not None
     assert block.span is not None
@@ -180,7 +186,8 @@ def _pictures_of(suite: Suite, block: Block) -> list[tuple[str, str, bytes, byte
     data = block.condition.dataset.name
     rest = ", ".join(f"{name} {value}" for name, value in block.rows[0].rest)
     title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
-    drawn = plots.draw(block, title, where)
+    lines = scaling_plots.published_lines(figures, suite.published_systems)
+    drawn = plots.draw(block, title, where, suite.margin_hr, lines)
     return [
         (
             name,

@@ -203,7 +203,11 @@ def _scaling_cell(block: Block, row: Row, precision: str, notation: Notation) ->
         return Cell(text, Number(1.0 if known else None, unit="ratio"), keys)
     base = block.baseline(row, precision)
     below = (base.tally.cell.key,) if base else ()
-    return notation.ratio_cell(scaling(block, row, precision, notation), (*keys, *below))
+    found = scaling(block, row, precision, notation)
+    cell = notation.ratio_cell(found, (*keys, *below))
+    if isinstance(found, Missing):
+        return cell
+    return Cell(f"{cell}, {found.value / row.ranks:.0%}".replace("%", " %"), cell.number, cell.keys)
 
 
 def _keys(row: Row, precisions: Sequence[str]) -> tuple[str, ...]:

@@ -10,20 +10,36 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 from sample_records import ML_20M, grid, make_attempt, make_suite
+from test_bench_published import CSV
 
-from bench import plots
+from bench import plots, scaling_plots
 from bench.drawing import LOOKS, render
 from bench.group import group
+from bench.published import read
 from bench.suite import cells
 
 WHERE = (
     "AMD EPYC 7742 64-Core Processor, 128 cores, 1.0 TiB memory, 8x NVIDIA A100-SXM4-40GB "
     "(40.0 GiB), driver 535.104.05. Runs of 2026-11-30 to 2026-12-01."
 )
+SYSTEMS = ("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX-1 8x V100 16GB")
+PUBLISHED = scaling_plots.published_lines(read(CSV), SYSTEMS)
+
+
+def histogram(block, title, where):
+    return plots.histogram(block, title, where, margin=0.003)
+
+
+def strong_scaling(block, title, where):
+    return scaling_plots.strong_scaling(block, title, where, PUBLISHED)
+
+
 DRAWERS = {
     "curves": plots.curves,
-    "histogram": plots.histogram,
+    "histogram": histogram,
     "throughput": plots.throughput,
+    "scaling": strong_scaling,
+    "order": scaling_plots.run_order,
 }
 
 
@@ -157,7 +173,7 @@ def texts(figure):
 def test_every_picture_says_n_machine_and_date(drawer):
     everything = " ".join(" ".join(texts(drawn(drawer, smoke()))).split())
 
-    assert "n = 3" in everything or "n=3" in everything
+    assert any(size in everything for size in ("n = 3", "n=3", "n = 12 runs"))
     assert "AMD EPYC 7742" in everything
     assert "2026-11-30 to 2026-12-01" in everything
 
@@ -167,6 +183,7 @@ def test_missing_cells_are_named_and_not_drawn_as_zero():
 
     assert texts(bars).count("n/a") == 4
     assert len(bars.axes[0].patches) == 5
+    assert texts(drawn("scaling", with_holes())).count("no good run") == 1
     assert "no good run" in texts(drawn("histogram", with_holes()))
 
 
@@ -181,9 +198,9 @@ def test_a_single_run_has_a_mean_without_deviation():
 def test_all_panels_of_the_histogram_share_their_bins():
     figure = drawn("histogram", smoke())
 
-    edges = {tuple(round(bar.get_x(), 9) for bar in axes.patches) for axes in figure.axes}
-    assert len(edges) == 1
-    assert sum(bar.get_height() for axes in figure.axes for bar in axes.patches) == 12
+    bars = [axes.containers[0].patches for axes in figure.axes]
+    assert len({tuple(round(bar.get_x(), 9) for bar in panel) for panel in bars}) == 1
+    assert sum(bar.get_height() for panel in bars for bar in panel) == 12
 
 
 def test_a_target_far_above_the_curves_is_named_instead_of_flattening_them():
@@ -204,7 +221,13 @@ def test_the_same_records_give_the_same_bytes():
     first, second = (plots.draw(smoke(), "Sample", WHERE) for _ in range(2))
 
     assert first == second
-    assert list(first) == ["validation-curves", "best-hr-histogram", "throughput"]
+    assert list(first) == [
+        "validation-curves",
+        "best-hr-histogram",
+        "throughput",
+        "strong-scaling",
+        "run-order",
+    ]
 
 
 def test_settings_of_the_user_change_neither_the_picture_nor_stay_changed():
@@ -233,3 +256,38 @@ def test_precisions_differ_in_lightness_line_and_marker_not_only_in_colour():
     levels = sorted(lightness(look.color) for look in LOOKS.values())
     assert min(np.diff(levels)) > 0.08
     assert len({(look.line, look.marker, look.hatch) for look in LOOKS.values()}) == 3
+
+
+def test_one_rank_alone_has_no_strong_scaling():
+    assert "strong-scaling" not in plots.draw(single_run(), "Sample", WHERE)
+    assert "run-order" not in plots.draw(single_run(), "Sample", WHERE)
+
+
+def test_the_published_scaling_is_computed_from_the_throughputs():
+    labels = [line.label for line in PUBLISHED]
+
+    assert "8x A100 40 GB, TF 2020" in labels
+    assert len(set(labels)) == len(labels)
+    a100 = next(line for line in PUBLISHED if line.label == "8x A100 40 GB, PyTorch 2021")
+    assert [(g, round(s, 2)) for g, s in a100.points["tf32"]] == [(1, 1.0), (8, 4.88)]
+    assert "fp32" not in a100.points
+
+
+def test_the_margin_is_a_band_around_the_mean_of_full_precision():
+    block = smoke()
+    figure = drawn("histogram", block)
+
+    mean = np.mean(block.rows[0].pools["fp32"].values(plots.BEST_HR))
+    bars = figure.axes[0].containers[0].patches
+    bands = [patch for patch in figure.axes[0].patches if patch not in bars]
+    assert [(band.get_x(), band.get_width()) for band in bands] == [
+        pytest.approx((mean - 0.003, 0.006))
+    ]
+    assert "± 0.003, the margin" in " ".join(" ".join(texts(figure)).split())
+
+
+def test_run_order_follows_the_clock_and_not_the_grid():
+    figure = drawn("order", smoke())
+
+    places = sorted(x for line in figure.axes[0].lines[1:] for x in line.get_xdata())
+    assert places == list(range(1, 13))

@@ -101,7 +101,7 @@ def test_two_machines_have_tables_and_pictures_of_their_own(report, tmp_path):
     assert "machine (another one of the same kind)" in second
     assert {path.stem for path in (tmp_path / "plots" / "sample").iterdir()} == {
         f"{name}-{number}"
-        for name in ("validation-curves", "best-hr-histogram", "throughput")
+        for name in ("validation-curves", "best-hr-histogram", "throughput", "run-order")
         for number in (1, 2)
     }
 
@@ -112,7 +112,7 @@ def test_every_linked_picture_exists_and_nothing_names_this_machine(report, tmp_
     text = report(suite, grid(suite))
 
     links = re.findall(r"\]\((\.\./[^)]+)\)", text)
-    assert len(links) == 12
+    assert len(links) == 16
     for link in links:
         assert (tmp_path / "results" / "sample" / link).resolve().is_file(), link
     assert links[0] == "../../plots/sample/validation-curves-batch_size=1024.png"

@@ -90,7 +90,7 @@ def test_a_missing_baseline_leaves_the_rest_of_the_table_readable():
     assert cell(table, 0, "Speed-up AMP/FP32") == "n/a (baseline: no good run)"
     assert cell(table, 0, "Strong scaling FP32") == "n/a (no good run)"
     assert cell(table, 1, "Strong scaling FP32") == "n/a (baseline: no good run)"
-    assert cell(table, 1, "Strong scaling AMP") == "1.76 (1.73 to 1.79)"
+    assert cell(table, 1, "Strong scaling AMP") == "1.76 (1.73 to 1.79), 88 %"
 
 
 def test_a_grid_without_one_rank_has_no_strong_scaling():
