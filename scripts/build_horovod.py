@@ -6,9 +6,11 @@ TensorFlow, Python and flavour installs it in seconds. The build happens in a th
 with its own build tools; only the wheel and what it needs at run time enter this environment.
 
 flavours:
-  cpu    Gloo; built and run by us with TensorFlow 2.21 on Python 3.10 to 3.13
+  cpu    Gloo; built and run on 2 ranks by us with TensorFlow 2.21 on Python 3.10 to 3.13 and 2.15
+         on 3.11, built and imported with 2.20 on 3.12; 2.16 to 2.19: same recipe, untried by us
   cuda   Gloo and NCCL; needs nvcc (HOROVOD_CUDA_HOME or PATH) and NCCL (the nvidia-nccl-cu12
-         wheel, or HOROVOD_NCCL_HOME). We have compiled this flavour but have NOT run it on a GPU.
+         wheel, or HOROVOD_NCCL_HOME). We compiled and imported it (2.21, nvcc 13.0, NCCL reported)
+         but have NOT run it on a GPU.
   auto   cuda when nvidia-smi lists a GPU and TensorFlow is no CPU-only build, else cpu
 
 exit codes: 0 done, 1 the build or the check failed, 2 usage, 3 no compiler (or CUDA tools)
