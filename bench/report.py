@@ -5,6 +5,7 @@ The same records give the same bytes. A file whose content would not change is l
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import re
@@ -78,6 +79,9 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     return Material(suite, folder, loaded, grouped, figures)
 
 
+MOST_SVG_BYTES = 400_000
+
+
 def write_report(
     suite: Suite,
     results_root: Path,
@@ -88,7 +92,7 @@ def write_report(
     """Draw the tables and pictures of a suite from what is stored.
 
     Returns:
-        The report, then the pictures.
+        The report, the same as HTML, then the pictures.
 
     Raises:
         UserError: nothing is stored, the published figures cannot be read, or a file cannot be
@@ -103,10 +107,12 @@ def write_report(
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
         write(report, markdown_page(nodes).encode("utf-8"))
+        page_file = material.folder / "report.html"
+        write(page_file, _html(material, nodes).encode("utf-8"))
         _remove_stale(pictures, written)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
-    return [report, *written]
+    return [report, page_file, *written]
 
 
 def tables(
@@ -129,6 +135,28 @@ def published_page(csv: Path, digits: str = "auto") -> list[Node]:
 def published_markdown(csv: Path) -> str:
     """The same as Markdown."""
     return markdown_page(published_page(csv))
+
+
+def _html(material: Material, nodes: Sequence[Node]) -> str:
+    """The report as one file: pictures inline, every run listed."""
+    from bench import html
+    from bench.run_lists import run_lists
+
+    pictures = {
+        node.png: _data_uri(material.folder / node.svg, material.folder / node.png)
+        for node in nodes
+        if isinstance(node, Image)
+    }
+    runs = run_lists(material.grouped, material.loaded.attempts)
+    return html.page(nodes, runs, pictures)
+
+
+def _data_uri(svg: Path, png: Path) -> str:
+    """The picture itself: sharp at any size, unless so many dots make the SVG too large."""
+    content, kind = svg.read_bytes(), "svg+xml"
+    if len(content) > MOST_SVG_BYTES:
+        content, kind = png.read_bytes(), "png"
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def _why_not(host: Mapping[str, Any], cell: Cell) -> str | None:

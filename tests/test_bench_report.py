@@ -122,7 +122,9 @@ def test_every_linked_picture_exists_and_nothing_names_this_machine(report, tmp_
 def test_redrawing_gives_the_same_bytes_and_touches_nothing(report, tmp_path):
     suite = make_suite()
     report(suite, grid(suite))
-    files = [path for path in tmp_path.rglob("*") if path.suffix in (".md", ".png", ".svg")]
+    files = [
+        path for path in tmp_path.rglob("*") if path.suffix in (".md", ".html", ".png", ".svg")
+    ]
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
     written = write_report(suite, tmp_path / "results", tmp_path / "plots", CSV)
