@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import commands, report_commands, suites
+from bench import commands, report_commands, run_command
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
 from bench.options import TRAINER
@@ -114,74 +114,18 @@ def _parser() -> Parser:
         return added
 
     add = command(
-        "run", commands.run, "make the runs of a suite that are not stored yet, then report"
+        "run", run_command.run, "make the runs of a suite that are not stored yet, then report"
     )
-    _suite_arguments(add)
-    add.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
-    add.add_argument(
-        "--timeout", type=_positive, metavar="S", help="seconds a run may take [the suite's]"
-    )
-    add.add_argument(
-        "--max_failures", type=_count, metavar="N", help="give up after so many failed runs"
-    )
-    add.add_argument(
-        "--retry_failed",
-        action="store_true",
-        help="try what failed once more at the end; without it, the next `run` does",
-    )
-    add.add_argument("--no_report", action="store_true", help="draw no tables and pictures")
+    run_command.add_arguments(add)
     add = command("plan", commands.plan, "show what `run` would do")
-    _suite_arguments(add)
+    commands.suite_arguments(add)
     add = command("status", commands.status, "show what is stored, what failed and who is running")
-    _suite_arguments(add)
+    commands.suite_arguments(add)
     add = command(
         "report", report_commands.report, "draw tables and pictures from the stored records"
     )
     report_commands.add_arguments(add)
     return parser
-
-
-def _suite_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "suite", metavar="SUITE", help=f"{', '.join(suites.shipped())}, or the path of a .toml file"
-    )
-    parser.add_argument(
-        "--data", metavar="PATH", help="a ratings file or a prepared folder [what the suite names]"
-    )
-    parser.add_argument(
-        "--data_root", type=Path, default=Path("data"), metavar="DIR", help="prepared data [data]"
-    )
-    parser.add_argument("--ranks", type=_numbers, metavar="N,...", help="only these numbers")
-    parser.add_argument("--precision", type=_texts, metavar="P,...", help="only these precisions")
-    parser.add_argument("--seeds", type=_numbers, metavar="N,...", help="only these seeds")
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(word) for word in text.split(","))
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers like 1,2") from None
-
-
-def _texts(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(","))
-
-
-def _positive(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
-    return int(text)
 
 
 if __name__ == "__main__":

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
-import sys
 from collections import Counter
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import lock, suites
 from bench.errors import UserError
 from bench.host import machine_id, read_host
-from bench.options import did_you_mean, trainer_options
+from bench.options import did_you_mean, trainer_options, trainer_versions
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
     from bench.plan import Plan, Selection
-    from bench.store import Store
     from bench.suite import Suite
-    from bench.sweep import Result
-    from bench.view import View
 
-NAMES = ("run", "plan", "status", "report")
+NAMES = ("run", "plan", "status", "report", "ingest", "export")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -41,143 +34,45 @@ def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
     return parse(text, stem, where, trainer_options(trainer))
 
 
-def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """`bench run`: make what is missing, then report."""
-    from bench.data import Interrupted
-    from bench.launch import Stop
-    from bench.plan import make_plan, none_available
-    from bench.store import Store
-    from bench.view import View
-
-    suite, selection = load_suite(parsed.suite, trainer), _selection(parsed)
-    view = View(sys.stderr if parsed.json else sys.stdout, sys.stderr)
-    store = Store(parsed.results / suite.name)
-    wish = make_plan(suite, selection, [], read_host(), None)
-    if not wish.available:
-        raise none_available(wish)
-    with Stop() as stop, lock.held(store.folder, view.say):
-        try:
-            plan, result = _sweep(parsed, trainer, suite, selection, view, store, stop)
-        except Interrupted:
-            view.say("interrupted while the data were being made")
-            return INTERRUPTED
-        if result.interrupted:
-            code = INTERRUPTED
-        else:
-            good = {(a.cell.key, a.seed) for a in result.attempts if a.ok}
-            code = OK if len(good) == len(plan.runs) else FAILED
-        written = [] if parsed.no_report or result.interrupted else _write_report(parsed, suite)
-    if plan.runs:
-        view.say(_farewell(plan, result, code))
-    for path in written:
-        if path.suffix == ".md":
-            view.say(f"report: {path}")
-    if parsed.json:
-        print(json.dumps(_outcome(plan, result, code, written), indent=1))
-    return code
-
-
-def _sweep(
-    parsed: argparse.Namespace,
-    trainer: tuple[str, ...],
-    suite: Suite,
-    selection: Selection,
-    view: View,
-    store: Store,
-    stop: Any,
-) -> tuple[Plan, Result]:
-    """Under the lock: clear up, get the data, plan, run."""
-    from bench import running
-    from bench.data import Resolver
-    from bench.launch import LocalLauncher
-    from bench.plan import make_plan
-    from bench.sweep import Sweep, run_sweep
-    from bench.view import plan_text
-
-    running.recover(store, view.say)
-    host = read_host(machine_id(parsed.results, create=True))
-    data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
-    loaded = store.load()
-    for path, reason in loaded.unreadable:
-        view.say(f"unreadable, not counted: {path}: {reason}")
-    plan = make_plan(suite, selection, loaded.attempts, host, data.identity)
-    view.say(plan_text(plan))
-    sweep = Sweep(
-        suite=suite,
-        store=store,
-        data=data,
-        host=host,
-        launcher=LocalLauncher(host.horovodrun, trainer, host.cores),
-        view=view,
-        stop=stop,
-        timeout_s=parsed.timeout or suite.timeout_s,
-        max_failures=parsed.max_failures,
-        retry_failed=parsed.retry_failed,
-    )
-    return plan, run_sweep(sweep, plan)
-
-
-def _farewell(plan: Plan, result: Result, code: int) -> str:
-    good = plan.stored + sum(attempt.ok for attempt in result.attempts)
-    text = f"{plan.suite.name}: {good} of {plan.total} runs are stored"
-    if result.failures and code != INTERRUPTED:
-        failed = Counter(attempt.status for attempt in result.attempts if not attempt.ok)
-        kinds = ", ".join(f"{n} {status}" for status, n in sorted(failed.items()))
-        text += f"; failed: {kinds}"
-    if code == INTERRUPTED:
-        text += "; interrupted"
-    return text if code == OK else f"{text} (run again to go on)"
-
-
-def _outcome(plan: Plan, result: Result, code: int, written: Sequence[Path]) -> dict[str, Any]:
-    """For --json."""
-    ran = [
-        {
-            "cell": attempt.cell.key,
-            "seed": attempt.seed,
-            "attempt": attempt.attempt,
-            "status": attempt.status,
-            "failure": asdict(attempt.failure) if attempt.failure else None,
-            "wall_seconds": attempt.wall_seconds,
-        }
-        for attempt in result.attempts
-    ]
-    return {
-        "plan": plan.to_dict(),
-        "ran": ran,
-        "exit_code": code,
-        "report": [str(path) for path in written],
-    }
-
-
 def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """`bench plan`: what `run` would do; changes nothing."""
+    from bench.effect import effect_lines
     from bench.view import plan_text
 
-    made, _ = _look(parsed, trainer)
-    print(json.dumps(made.to_dict(), indent=1) if parsed.json else plan_text(made))
+    made, loaded = _look(parsed, trainer)
+    effects = effect_lines(made, loaded.attempts)
+    if parsed.json:
+        print(json.dumps({**made.to_dict(), "smallest_effects": effects}, indent=1))
+    else:
+        print("\n".join([plan_text(made), *effects]))
     return OK
 
 
 def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """`bench status`: what is stored; changes nothing."""
+    from bench.fingerprint import summary
     from bench.plan import mixtures
-    from bench.view import status_text
+    from bench.view import flag_lines, status_text
 
     made, loaded = _look(parsed, trainer)
     folder = parsed.results / made.suite.name
     unreadable = [(str(path), reason) for path, reason in loaded.unreadable]
     mixed, holder = mixtures(made, loaded.attempts), lock.holder(folder)
+    prints = summary(loaded.attempts)
+    flagged = Counter(flag for attempt in loaded.attempts for flag in attempt.flags)
     if parsed.json:
         facts = {
             **made.to_dict(),
             "unreadable": [{"file": path, "reason": reason} for path, reason in unreadable],
             "mixed": mixed,
+            "fingerprints": prints,
+            "flags": dict(sorted(flagged.items())),
             "lock": holder,
         }
         print(json.dumps(facts, indent=1))
     else:
-        print(status_text(made, str(folder), unreadable, mixed, holder))
+        notes = [*mixed, *prints, *flag_lines(flagged)]
+        print(status_text(made, str(folder), unreadable, notes, holder))
     return OK
 
 
@@ -193,20 +88,45 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     host = read_host(machine_id(parsed.results, create=False))
     loaded = load(parsed.results / suite.name)
     data = found.identity if found else None
-    return make_plan(suite, _selection(parsed), loaded.attempts, host, data), loaded
+    versions = trainer_versions(trainer)
+    plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)
+    return plan, loaded
 
 
-def _selection(parsed: argparse.Namespace) -> Selection:
+def selection(parsed: argparse.Namespace) -> Selection:
+    """The part of the suite that the options choose."""
     from bench.plan import Selection
 
-    return Selection(parsed.ranks, parsed.precision, parsed.seeds)
+    rerun = getattr(parsed, "rerun", None)
+    return Selection(parsed.ranks, parsed.precision, parsed.seeds, rerun)
 
 
-def _write_report(parsed: argparse.Namespace, suite: Suite) -> list[Path]:
-    from bench.report import write_report
+def suite_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which suite, and which part of it."""
+    parser.add_argument(
+        "suite", metavar="SUITE", help=f"{', '.join(suites.shipped())}, or the path of a .toml file"
+    )
+    parser.add_argument(
+        "--data", metavar="PATH", help="a ratings file or a prepared folder [what the suite names]"
+    )
+    parser.add_argument(
+        "--data_root", type=Path, default=Path("data"), metavar="DIR", help="prepared data [data]"
+    )
+    parser.add_argument("--ranks", type=_numbers, metavar="N,...", help="only these numbers")
+    parser.add_argument("--precision", type=_texts, metavar="P,...", help="only these precisions")
+    parser.add_argument("--seeds", type=_numbers, metavar="N,...", help="only these seeds")
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
-    csv = published_csv(parsed.results)
-    return list(write_report(suite, parsed.results, parsed.plots, csv))
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of numbers like 1,2") from None
+
+
+def _texts(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(","))
 
 
 def published_csv(results: Path) -> Path:

@@ -7,7 +7,7 @@ gets tables of its own (a Block), never an average.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.grid import Block, Pool, Row, Tally
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from bench.suite import Cell
     from ncf.record import Dataset
 
-NOT_POOLED_BY = ("horovod",)
-"""Versions that may differ within a block: one rank does not load Horovod and says "not used"."""
+NOT_USED = "not used"
+"""What a record says of Horovod when one rank did not load it: runs beside any version of it."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Condition:
         """The condition under which a good attempt ran."""
         run = attempt.run
         assert run is not None
-        versions = {k: v for k, v in run.versions.items() if k not in NOT_POOLED_BY}
+        versions = {k: v for k, v in run.versions.items() if v != NOT_USED}
         machine = Machine.of(attempt.host)
         return cls(machine, run.dataset, run.topk, tuple(sorted(versions.items())))
 
@@ -81,7 +81,7 @@ class Grouped:
 
 def group(
     cells: Sequence[Cell],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | Callable[[Cell], Sequence[int]],
     attempts: Iterable[Attempt],
     why_not: Callable[[Mapping[str, Any], Cell], str | None] = lambda _host, _cell: None,
 ) -> Grouped:
@@ -93,7 +93,7 @@ def group(
 
     Args:
         cells: the grid.
-        seeds: one repetition of every cell each.
+        seeds: one repetition of every cell each; or the seeds of each cell, as a function.
         attempts: all stored attempts, in any order.
         why_not: why a host, as the records describe it, cannot run a cell; None if it can.
     """
@@ -107,6 +107,7 @@ def group(
                 good.setdefault(Condition.of(attempt), []).append(attempt)
             else:
                 failed.setdefault(Machine.of(attempt.host), []).append(attempt)
+    good = _with_one_rank(good)
     parts: list[tuple[Condition | None, Machine, list[Attempt]]] = []
     for condition in sorted(good, key=lambda one: _end(good[one]), reverse=True):
         found = good[condition] + failed.pop(condition.machine, [])
@@ -118,6 +119,29 @@ def group(
         for condition, machine, found in parts
     ] or [Block(None, None, _rows(cells, seeds, [], why_not), None)]
     return Grouped(tuple(blocks), tuple(a for a in ordered if a.cell.key not in grid))
+
+
+def _with_one_rank(good: Mapping[Condition, list[Attempt]]) -> dict[Condition, list[Attempt]]:
+    """Runs that did not load Horovod join those that did, if they agree in all else.
+
+    Where several versions of Horovod did, they join the newest; those versions stay apart.
+    """
+    joined = dict(good)
+    for condition, attempts in good.items():
+        if "horovod" in dict(condition.versions):
+            continue
+        others = [c for c in good if c != condition and _without_horovod(c) == condition]
+        if others:
+            newest = max(others, key=lambda one: _end(good[one]))
+            both = [*attempts, *good[newest]]
+            joined[newest] = sorted(both, key=lambda a: (a.cell.key, a.seed, a.attempt))
+            del joined[condition]
+    return joined
+
+
+def _without_horovod(condition: Condition) -> Condition:
+    versions = tuple(item for item in condition.versions if item[0] != "horovod")
+    return replace(condition, versions=versions)
 
 
 def _end(attempts: Sequence[Attempt]) -> str:
@@ -155,7 +179,7 @@ def _block(
 
 def _rows(
     cells: Sequence[Cell],
-    seeds: Sequence[int],
+    seeds: Sequence[int] | Callable[[Cell], Sequence[int]],
     attempts: Sequence[Attempt],
     why_not: Callable[[Mapping[str, Any], Cell], str | None],
 ) -> tuple[Row, ...]:
@@ -167,7 +191,9 @@ def _rows(
         found = by_cell.get(cell.key, [])
         reason = None if found or not attempts else why_not(attempts[-1].host, cell)
         rest = tuple((k, v) for k, v in cell.axes.items() if k not in ("ranks", "precision"))
-        rows.setdefault((rest, cell.ranks), {})[cell.precision] = _pool(cell, seeds, found, reason)
+        planned = seeds(cell) if callable(seeds) else seeds
+        pool = _pool(cell, planned, found, reason)
+        rows.setdefault((rest, cell.ranks), {})[cell.precision] = pool
     order = {rest: index for index, rest in enumerate(dict.fromkeys(rest for rest, _ in rows))}
     keys = sorted(rows, key=lambda key: (order[key[0]], key[1]))
     return tuple(Row(*key, rows[key]) for key in keys)

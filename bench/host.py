@@ -1,8 +1,4 @@
-"""The machine: processor, memory, GPUs, and what it can run. Read afresh at every call.
-
-GPUs are asked of the driver (NVML), never of TensorFlow: a framework that is asked for its devices
-takes hold of all of them, before the trainer could pin one to each rank.
-"""
+"""The machine: processor, memory, GPUs, and what it can run. Read afresh at every call."""
 
 from __future__ import annotations
 
@@ -17,24 +13,12 @@ import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.files import write_new
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from bench.gpus import Gpu, read_gpus, visible
 
 TF32_CAPABILITY = (8, 0)
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """One GPU as the driver describes it; None where it does not say."""
-
-    name: str
-    uuid: str | None = None
-    memory_bytes: int | None = None
-    compute_capability: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +46,9 @@ def read_host(machine_id: str | None = None) -> Host:
     """Look at this machine. Imports neither TensorFlow nor Horovod."""
     gpus, driver, no_gpus = read_gpus()
     if gpus:
-        gpus, no_gpus = visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        gpus, no_gpus = visible(
+            gpus, os.environ.get("CUDA_VISIBLE_DEVICES"), os.environ.get("CUDA_DEVICE_ORDER")
+        )
     horovodrun, no_horovod = find_horovodrun()
     return Host(
         cpu_model=_cpu_model(),
@@ -117,86 +103,6 @@ def why_not(host: Host, ranks: int, precision: str) -> str | None:
     if ranks > 1 and host.horovodrun is None:
         return f"{ranks} ranks need Horovod: {host.no_horovod}"
     return None
-
-
-def read_gpus(nvml: Any = None) -> tuple[tuple[Gpu, ...], str | None, str | None]:
-    """GPUs, driver version, and if there are no GPUs which of three reasons it is.
-
-    Args:
-        nvml: the module to ask; pynvml if not given.
-    """
-    if nvml is None:
-        try:
-            import pynvml
-        except ImportError:
-            return (), None, "the library nvidia-ml-py is not installed"
-        nvml = pynvml
-    try:
-        nvml.nvmlInit()
-    except nvml.NVMLError as error:
-        return (), None, f"no NVIDIA driver answers ({error})"
-    try:
-        driver = _ask(nvml, nvml.nvmlSystemGetDriverVersion)
-        gpus = tuple(_read_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
-    except nvml.NVMLError as error:
-        return (), None, f"the NVIDIA driver does not list its GPUs ({error})"
-    finally:
-        _ask(nvml, nvml.nvmlShutdown)
-    return gpus, driver, None if gpus else f"NVIDIA driver {driver} finds no GPU"
-
-
-def _read_gpu(nvml: Any, index: int) -> Gpu:
-    try:
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    except nvml.NVMLError as error:  # a card that has fallen off the bus is still a fact
-        return Gpu(f"GPU {index} ({error})")
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
-    return Gpu(
-        name=_ask(nvml, nvml.nvmlDeviceGetName, handle) or f"GPU {index}",
-        uuid=_ask(nvml, nvml.nvmlDeviceGetUUID, handle),
-        memory_bytes=int(memory.total) if memory is not None else None,
-        compute_capability=tuple(capability) if capability is not None else None,
-    )
-
-
-def _ask(nvml: Any, question: Callable[..., Any], *arguments: Any) -> Any:
-    """One answer of the driver; None when it does not support the question."""
-    try:
-        answer = question(*arguments)
-    except nvml.NVMLError:
-        return None
-    return answer.decode() if isinstance(answer, bytes) else answer
-
-
-def visible(
-    gpus: tuple[Gpu, ...], cuda_visible_devices: str | None
-) -> tuple[tuple[Gpu, ...], str | None]:
-    """The GPUs that CUDA will show to a trainer, and the reason if none. Pure.
-
-    CUDA reads the list up to the first entry it does not know, and ignores the rest. An entry is
-    an index or the beginning of a UUID.
-    """
-    if cuda_visible_devices is None:
-        return gpus, None
-    chosen: list[Gpu] = []
-    for entry in cuda_visible_devices.split(","):
-        gpu = _resolve(gpus, entry.strip())
-        if gpu is None or gpu in chosen:
-            break
-        chosen.append(gpu)
-    if chosen:
-        return tuple(chosen), None
-    return (), f"CUDA_VISIBLE_DEVICES={cuda_visible_devices!r} hides all {len(gpus)} GPUs"
-
-
-def _resolve(gpus: tuple[Gpu, ...], entry: str) -> Gpu | None:
-    if entry.isdecimal():
-        return gpus[int(entry)] if int(entry) < len(gpus) else None
-    if entry.startswith("MIG-"):  # a slice of some card: what it can do is that card's affair
-        return Gpu(f"MIG slice {entry}", uuid=entry)
-    matches = [gpu for gpu in gpus if entry and gpu.uuid and gpu.uuid.startswith(entry)]
-    return matches[0] if len(matches) == 1 else None
 
 
 def find_horovodrun() -> tuple[str | None, str | None]:

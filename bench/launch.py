@@ -30,7 +30,13 @@ STOPPED = "$ stopped"
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt to be launched; `token` marks all its processes."""
+    """One attempt to be launched.
+
+    Attributes:
+        token: marks all its processes.
+        visible: UUIDs of the GPUs that it may use; empty for those of the sweep.
+        cores: cores that it may use; None for all.
+    """
 
     arguments: tuple[str, ...]
     ranks: int
@@ -38,6 +44,8 @@ class Job:
     log: Path
     timeout_s: float
     token: str
+    visible: tuple[str, ...] = ()
+    cores: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,23 +103,26 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs on this machine: one process for one rank, horovodrun for several."""
+    """Runs on this machine: horovodrun for several ranks; for one, too, if `always_horovod`."""
 
     horovodrun: str | None
     trainer: tuple[str, ...] = TRAINER
     cores: int = 1
+    always_horovod: bool = False
 
     def command(self, job: Job) -> tuple[str, ...]:
         """`python -m ncf train ...`, under `horovodrun -np N --gloo` when N > 1."""
         train = (*self.trainer, "train", *job.arguments)
-        if job.ranks == 1:
+        if job.ranks == 1 and not self.always_horovod:
             return train
         assert self.horovodrun is not None, "a cell that needs Horovod was not available"
         return (self.horovodrun, "-np", str(job.ranks), "--gloo", *train)
 
     def launch(self, job: Job, stop: Stop, on_line: Callable[[str], None]) -> Ended:
         """Run the job; its output goes to its log, and line by line to on_line."""
-        env = environment(os.environ, job.ranks, job.precision, self.cores)
+        env = environment(os.environ, job.ranks, job.precision, job.cores or self.cores)
+        if job.visible:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(job.visible)
         return supervise(
             self.command(job), env, job.log, job.timeout_s, stop, on_line, token=job.token
         )
@@ -130,6 +141,8 @@ def environment(base: Mapping[str, str], ranks: int, precision: str, cores: int)
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
         "HOROVOD_START_TIMEOUT": "120",
         "PYTHONFAULTHANDLER": "1",
+        # device numbers as the driver counts them, so that telemetry reads the card of the rank
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **base,
         "PYTHONUNBUFFERED": "1",
     }

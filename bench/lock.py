@@ -1,7 +1,8 @@
 """One sweep at a time in a suite's folder.
 
 The lock is the kernel's (flock): it ends with its process, however that dies. The file's text
-says who holds it, for people, and for machines that share the folder but not their locks.
+says who holds it, for people, and for machines that share the folder but not their locks; there
+its date is the heartbeat, and a holder without one for a while is taken for dead.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,11 +25,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FILE_NAME = ".lock"
+BEAT_S = 15.0
+"""Seconds between two signs of life."""
+STALE_S = 180.0
+"""A holder on another machine that gave none for so long has died."""
 
 
 @contextlib.contextmanager
-def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+def held(
+    folder: Path, say: Callable[[str], None], on_lost: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """Hold the folder's lock; a lock whose process is dead is taken over, and said so.
+
+    Args:
+        folder: the suite's.
+        say: told of a lock that was taken over.
+        on_lost: called if another machine has taken ours over, because this one was stopped for
+            so long that it gave no sign of life.
 
     Raises:
         UserError: another sweep holds it: who, and since when.
@@ -36,20 +50,31 @@ def held(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     path = folder / FILE_NAME
     descriptor, holder = _open(path)
     try:
-        if holder and holder.get("host") != socket.gethostname():
-            raise _refused(path, holder)
-        if holder:
+        elsewhere = bool(holder) and (holder or {}).get("host") != socket.gethostname()
+        silent = _silent_seconds(path)
+        if holder and elsewhere and silent < STALE_S:
+            raise _refused(path, holder, silent)
+        if holder and elsewhere:
+            say(
+                f"took over the lock of process {holder.get('pid')} on {holder.get('host')}, which "
+                f"gave no sign of life for {silent:.0f} s"
+            )
+        elif holder:
             say(
                 f"took over the lock of process {holder.get('pid')}, which started "
                 f"{holder.get('started_at')} and is gone"
             )
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(_myself()).encode() + b"\n", 0)
+        mine = json.dumps(_myself()).encode() + b"\n"
+        os.pwrite(descriptor, mine, 0)
+        beat = _Heartbeat(path, mine, on_lost)
         try:
-            yield
+            with beat:
+                yield
         finally:
             with contextlib.suppress(OSError):
-                path.unlink()
+                if not beat.lost:
+                    path.unlink()
                 folder.rmdir()  # if nothing came of it
     finally:
         os.close(descriptor)
@@ -71,6 +96,50 @@ def holder(folder: Path) -> dict[str, Any] | None:
         return {**found, "alive": not _lock(descriptor, shared=True)}
     finally:
         os.close(descriptor)
+
+
+class _Heartbeat:
+    """Touches the lock file now and then, and notices when it is another's."""
+
+    def __init__(self, path: Path, mine: bytes, on_lost: Callable[[], None]) -> None:
+        self.path, self.mine, self.on_lost = path, mine, on_lost
+        self.lost = False
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True, name="heartbeat")
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while not self.lost and not self._over.wait(BEAT_S):
+            self.beat()
+
+    def beat(self) -> None:
+        """One sign of life; it needs no space on a full disk."""
+        with contextlib.suppress(OSError):
+            if self.path.read_bytes() != self.mine:
+                self.lost = True
+                self.on_lost()
+                return
+            os.utime(self.path)
+
+
+def _silent_seconds(path: Path) -> float:
+    """Age of the lock file by the clock of its own file system, which all its machines share."""
+    probe = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        probe.touch()
+        now = probe.stat().st_mtime
+        return now - path.stat().st_mtime
+    except OSError:
+        return 0.0
+    finally:
+        with contextlib.suppress(OSError):
+            probe.unlink()
 
 
 def _open(path: Path) -> tuple[int, dict[str, Any] | None]:
@@ -118,14 +187,18 @@ def _lock(descriptor: int, *, shared: bool = False) -> bool:
     return True
 
 
-def _refused(path: Path, holder: dict[str, Any]) -> UserError:
+def _refused(path: Path, holder: dict[str, Any], silent: float | None = None) -> UserError:
     host = holder.get("host", "an unknown machine")
     message = (
         f"{path.parent} is in use by process {holder.get('pid', '?')} on {host} "
         f"since {holder.get('started_at', '?')}"
     )
     if host != socket.gethostname() and holder:
-        return UserError(f"{message}; if that sweep is gone, delete {path}")
+        sign = "" if silent is None else f", last sign of life {max(0.0, silent):.0f} s ago"
+        return UserError(
+            f"{message}{sign}; if that sweep is gone, delete {path} (after {STALE_S:.0f} s without "
+            "a sign of life it is taken over)"
+        )
     return UserError(f"{message}; wait for it, or use another --results")
 
 

@@ -110,13 +110,33 @@ def parse_options(text: str) -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
-@lru_cache(maxsize=4)
+def parse_versions(text: str) -> dict[str, str]:
+    """What the trainer says is installed, from the same JSON; empty if it does not say."""
+    found = json.loads(text).get("versions") or {}
+    return {str(name): str(value) for name, value in found.items()}
+
+
 def trainer_options(trainer: tuple[str, ...] = TRAINER) -> dict[str, Option]:
-    """Ask the trainer for its options; once per process.
+    """The trainer's options by name.
 
     Raises:
         UserError: the trainer cannot be started or does not answer with its options.
     """
+    try:
+        return parse_options(ask(trainer))
+    except ValueError as error:
+        command = " ".join((*trainer[1:], "options --json"))
+        raise UserError(f"`python {command}` printed no list of options ({error})") from None
+
+
+def trainer_versions(trainer: tuple[str, ...] = TRAINER) -> dict[str, str]:
+    """Versions that a run would have now, as far as the trainer tells without starting one."""
+    return parse_versions(ask(trainer))
+
+
+@lru_cache(maxsize=4)
+def ask(trainer: tuple[str, ...]) -> str:
+    """What the trainer prints of itself; asked once per process."""
     command = " ".join((*trainer[1:], "options --json"))
     try:
         answer = subprocess.run(
@@ -135,10 +155,7 @@ def trainer_options(trainer: tuple[str, ...] = TRAINER) -> dict[str, Option]:
             f"`python {command}` ended with exit code {answer.returncode}: {last} "
             "(run from the repository, or install it with `pip install -e .`)"
         )
-    try:
-        return parse_options(answer.stdout)
-    except ValueError as error:
-        raise UserError(f"`python {command}` printed no list of options ({error})") from None
+    return answer.stdout
 
 
 def arguments(values: Mapping[str, Value]) -> list[str]:

@@ -10,15 +10,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bench.cell_plan import CellPlan, Here, plan_cell
 from bench.errors import UserError
 from bench.group import Machine
-from bench.host import Host, why_not
 from bench.options import show
 from bench.suite import Cell, DataIdentity, Suite, cells, ordered
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from bench.host import Host
     from bench.store import Attempt
 
 
@@ -29,6 +30,8 @@ class Selection:
     ranks: tuple[int, ...] | None = None
     precisions: tuple[str, ...] | None = None
     seeds: tuple[int, ...] | None = None
+    rerun: str | None = None
+    """None: what has no good run. Else only these again: see cell_plan.RERUN."""
 
     def of(self, suite: Suite) -> tuple[tuple[Cell, ...], tuple[int, ...]]:
         """The chosen cells and seeds.
@@ -60,33 +63,6 @@ def _check(option: str, chosen: Sequence[Any] | None, known: Iterable[Any]) -> N
 
 
 @dataclass(frozen=True)
-class CellPlan:
-    """One cell. `elsewhere` counts good runs of these seeds from another machine or data set."""
-
-    cell: Cell
-    good: tuple[int, ...]
-    to_run: tuple[int, ...]
-    failed: Mapping[str, int]
-    to_retry: int
-    elsewhere: int
-    unavailable: str | None
-    seconds: float | None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data, for --json."""
-        return {
-            "cell": self.cell.key,
-            "axes": dict(self.cell.axes),
-            "stored": len(self.good),
-            "to_run": list(self.to_run),
-            "failed_attempts": dict(self.failed),
-            "from_elsewhere": self.elsewhere,
-            "not_available": self.unavailable,
-            "mean_wall_seconds": self.seconds,
-        }
-
-
-@dataclass(frozen=True)
 class Plan:
     """The cells, the runs to make in their order, and stored attempts outside the grid."""
 
@@ -104,7 +80,7 @@ class Plan:
     @property
     def total(self) -> int:
         """Runs of all available cells."""
-        return len(self.available) * len(self.seeds)
+        return sum(len(cell.seeds) for cell in self.available)
 
     @property
     def stored(self) -> int:
@@ -161,6 +137,7 @@ def make_plan(
     attempts: Iterable[Attempt],
     host: Host,
     data: DataIdentity | None,
+    installed: Mapping[str, str] | None = None,
 ) -> Plan:
     """Compare the grid with what is stored.
 
@@ -170,14 +147,25 @@ def make_plan(
         attempts: everything stored for the suite.
         host: this machine.
         data: what would be trained on; None if that is not known yet, then any data counts.
+        installed: versions that a run would have now, as far as the trainer tells them.
     """
     chosen, seeds = selection.of(suite)
     grid = {cell.key for cell in cells(suite)}
     by_cell: dict[str, list[Attempt]] = {}
     for attempt in attempts:
         by_cell.setdefault(attempt.cell.key, []).append(attempt)
-    plans = tuple(_plan_cell(cell, seeds, by_cell.get(cell.key, []), host, data) for cell in chosen)
-    missing = {plan.cell.key: plan.to_run for plan in plans}
+    here = Here(suite, host, data, installed or {})
+    plans = tuple(
+        plan_cell(
+            cell,
+            tuple(seed for seed in suite.seeds_of(cell) if seed in seeds),
+            by_cell.get(cell.key, []),
+            here,
+            selection.rerun,
+        )
+        for cell in chosen
+    )
+    missing = {plan.cell.key: set(plan.to_run) for plan in plans}
     return Plan(
         suite=suite,
         cells=plans,
@@ -189,43 +177,6 @@ def make_plan(
         strays=tuple(a for key, found in by_cell.items() if key not in grid for a in found),
         seeds=seeds,
     )
-
-
-def _plan_cell(
-    cell: Cell,
-    seeds: tuple[int, ...],
-    attempts: Sequence[Attempt],
-    host: Host,
-    data: DataIdentity | None,
-) -> CellPlan:
-    here = [a for a in attempts if a.ok and a.seed in seeds and counts(a, host, data)]
-    good = {attempt.seed for attempt in here}
-    elsewhere = {a.seed for a in attempts if a.ok and a.seed in seeds} - good
-    unavailable = why_not(host, cell.ranks, cell.precision)
-    missing = tuple(seed for seed in seeds if seed not in good)
-    failed = [attempt for attempt in attempts if not attempt.ok and attempt.seed in seeds]
-    return CellPlan(
-        cell=cell,
-        good=tuple(seed for seed in seeds if seed in good),
-        to_run=() if unavailable else missing,
-        failed=dict(sorted(Counter(attempt.status for attempt in failed).items())),
-        to_retry=len({a.seed for a in failed if made_here(a, host)} & set(missing)),
-        elsewhere=len(elsewhere),
-        unavailable=unavailable,
-        seconds=sum(a.wall_seconds for a in here) / len(here) if here else None,
-    )
-
-
-def counts(attempt: Attempt, host: Host, data: DataIdentity | None) -> bool:
-    """Whether a good attempt stands for a run that would be made here and now."""
-    assert attempt.run is not None
-    same_data = data is None or data.differs(attempt.run.dataset, attempt.cell) is None
-    return same_data and made_here(attempt, host)
-
-
-def made_here(attempt: Attempt, host: Host) -> bool:
-    """Whether an attempt was made by this installation, and on its hardware as it is today."""
-    return Machine.of(attempt.host) == Machine.of(host.to_dict())
 
 
 def none_available(plan: Plan) -> UserError:

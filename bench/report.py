@@ -11,16 +11,19 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import published, published_tables, store
 from bench.about import dates_text, machine_text
+from bench.cell_plan import unavailable
 from bench.document import page
 from bench.errors import UserError
 from bench.formats import markdown_page
+from bench.gpus import Gpu
 from bench.group import Grouped, group
-from bench.host import Gpu, Host, why_not
+from bench.host import Host
 from bench.notation import DEFAULT
 from bench.page import Image, Tabled
 from bench.suite import cells
@@ -75,7 +78,8 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     if not loaded.attempts and not loaded.unreadable:
         raise UserError(f"{folder}: no records of {suite.name}; make them: bench run {suite.name}")
     figures = published.read(published_csv)
-    grouped = group(cells(suite), suite.seeds, loaded.attempts, _why_not)
+    attempts = [a for a in loaded.attempts if not set(a.flags) & set(suite.without)]
+    grouped = group(cells(suite), suite.seeds_of, attempts, partial(_why_not, suite))
     return Material(suite, folder, loaded, grouped, figures)
 
 
@@ -159,7 +163,7 @@ def _data_uri(svg: Path, png: Path) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
 
 
-def _why_not(host: Mapping[str, Any], cell: Cell) -> str | None:
+def _why_not(suite: Suite, host: Mapping[str, Any], cell: Cell) -> str | None:
     """Why the machine of a record cannot run a cell; what the record does not say is no reason."""
     known = Host(
         cpu_model=str(host.get("cpu_model")),
@@ -169,7 +173,7 @@ def _why_not(host: Mapping[str, Any], cell: Cell) -> str | None:
         no_gpus=host.get("no_gpus") or "the machine has none",
         horovodrun="not recorded",
     )
-    return why_not(known, cell.ranks, cell.precision)
+    return unavailable(suite, known, cell)
 
 
 def _gpu(data: Mapping[str, Any]) -> Gpu:

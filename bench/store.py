@@ -36,7 +36,11 @@ class Failure:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try to run one repetition of one cell. `log` is relative to the suite's folder."""
+    """One try to run one repetition of one cell.
+
+    `log` is relative to the suite's folder. `flags` name what disturbed the run (see bench.flags);
+    they do not make it bad.
+    """
 
     suite: str
     cell: Cell
@@ -52,6 +56,7 @@ class Attempt:
     host: Mapping[str, Any] = field(default_factory=dict)
     telemetry: Mapping[str, Any] | None = None
     run: RunRecord | None = None
+    flags: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -76,6 +81,7 @@ class Attempt:
             "command": list(self.command),
             "log": self.log,
             "host": self.host,
+            "flags": list(self.flags),
             "telemetry": self.telemetry,
             "run": self.run.to_dict() if self.run else None,
         }
@@ -104,6 +110,7 @@ class Attempt:
                 host=data["host"],
                 telemetry=data["telemetry"],
                 run=RunRecord.from_dict(data["run"]) if data["run"] is not None else None,
+                flags=tuple(data.get("flags", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordError(f"broken attempt: {type(error).__name__} {error}") from None

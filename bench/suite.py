@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
 PRESETS = ("tiny", "100k", "1m", "20m")
+ORDERS = ("blocks", "shuffled", "listed")
+LAUNCHERS = ("auto", "horovodrun")
+MEASURES = ("speed", "accuracy")
+DEVICES = ("gpu", "cpu")
+PRECISIONS = ("fp32", "tf32", "amp")
 
 
 @dataclass(frozen=True)
@@ -35,8 +40,38 @@ class DataSpec:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What is different in some cells: those whose axes have one of the values under `when`."""
+
+    when: Mapping[str, tuple[Value, ...]]
+    options: Mapping[str, Value] = field(default_factory=dict)
+    timeout_s: float | None = None
+
+    def matches(self, axes: Mapping[str, Value]) -> bool:
+        """Whether a cell with these axes is meant."""
+        return all(axes.get(name) in values for name, values in self.when.items())
+
+
+@dataclass(frozen=True)
 class Suite:
-    """A validated suite. `train` holds the options that are the same in every cell."""
+    """A validated suite.
+
+    Attributes:
+        train: options that are the same in every cell, unless one of `overrides` changes them.
+        excludes: cells that the grid leaves out.
+        overrides: options and time-outs of some cells; a later one wins.
+        seeds: all seeds, in their order.
+        seeds_by_precision: the seeds of one precision, where they are not all.
+        order: of the runs; see `ordered`.
+        retries: how often a failed run is tried again at the end of the same sweep.
+        cooldown_s: pause between runs.
+        launcher: "auto" starts one rank as a plain process, "horovodrun" that one too.
+        measures: "speed" never shares the machine among runs; "accuracy" may, one run a GPU.
+        device: "gpu" or "cpu" if the suite makes sense on that only.
+        telemetry_s: seconds between two readings; None for no telemetry.
+        margin_speed: the relative loss of throughput that would matter.
+        without: flags of runs that the report leaves out (see bench.flags).
+    """
 
     name: str
     title: str
@@ -49,6 +84,28 @@ class Suite:
     order_seed: int
     published_systems: tuple[str, ...]
     margin_hr: float | None
+    excludes: tuple[Rule, ...] = ()
+    overrides: tuple[Rule, ...] = ()
+    seeds_by_precision: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    order: str = "blocks"
+    retries: int = 0
+    max_failures: int | None = None
+    cooldown_s: float = 0.0
+    launcher: str = "auto"
+    measures: str = "speed"
+    device: str | None = None
+    telemetry_s: float | None = 1.0
+    margin_speed: float | None = None
+    without: tuple[str, ...] = ()
+
+    def seeds_of(self, cell: Cell) -> tuple[int, ...]:
+        """The seeds of one cell."""
+        return self.seeds_by_precision.get(cell.precision, self.seeds)
+
+    def timeout_of(self, cell: Cell) -> float:
+        """Seconds that a run of a cell may take."""
+        own = [rule.timeout_s for rule in self.overrides if rule.matches(cell.axes)]
+        return next((seconds for seconds in reversed(own) if seconds), self.timeout_s)
 
 
 @dataclass(frozen=True)
@@ -100,11 +157,17 @@ class DataIdentity:
 
 
 def cells(suite: Suite) -> tuple[Cell, ...]:
-    """Every cell of the suite, the first axis slowest."""
-    return tuple(
-        make_cell(dict(zip(suite.axes, values, strict=True)), suite.train, suite.data)
-        for values in itertools.product(*suite.axes.values())
-    )
+    """Every cell of the suite, the first axis slowest, without those it excludes."""
+    found = []
+    for values in itertools.product(*suite.axes.values()):
+        axes = dict(zip(suite.axes, values, strict=True))
+        if any(rule.matches(axes) for rule in suite.excludes):
+            continue
+        options = dict(suite.train)
+        for rule in suite.overrides:
+            options |= rule.options if rule.matches(axes) else {}
+        found.append(make_cell(axes, options, suite.data))
+    return tuple(found)
 
 
 def make_cell(axes: Mapping[str, Value], options: Mapping[str, Value], data: DataSpec) -> Cell:
@@ -137,15 +200,25 @@ def _plain(value: Value) -> str:
 def ordered(
     suite: Suite, chosen: Sequence[Cell], seeds: Sequence[int]
 ) -> tuple[tuple[Cell, int], ...]:
-    """All runs of the chosen cells in blocks: every cell once per seed, shuffled within the block.
+    """All runs of the chosen cells, in the order in which they are made.
 
-    A machine that slows down over the night then slows every cell alike. The order depends on the
-    suite alone, so a resumed sweep goes on where the first one would have.
+    "blocks": every cell once per seed, shuffled within the block, so that a machine which slows
+    down over the night slows every cell alike. "shuffled": without blocks. "listed": cell by cell,
+    as the file lists them. The order depends on the suite alone, so a resumed sweep goes on where
+    the first one would have.
     """
-    grid, wanted = cells(suite), set(chosen)
+    grid, wanted, asked = cells(suite), set(chosen), set(seeds)
     runs: list[tuple[Cell, int]] = []
-    for seed in suite.seeds:
-        block = list(grid)
-        random.Random(f"{suite.order_seed}/{seed}").shuffle(block)
-        runs += [(cell, seed) for cell in block if cell in wanted and seed in seeds]
-    return tuple(runs)
+    if suite.order == "listed":
+        runs = [(cell, seed) for cell in grid for seed in suite.seeds]
+    else:
+        for seed in suite.seeds:
+            block = list(grid)
+            random.Random(f"{suite.order_seed}/{seed}").shuffle(block)
+            runs += [(cell, seed) for cell in block]
+    if suite.order == "shuffled":
+        random.Random(suite.order_seed).shuffle(runs)
+    of = {cell: set(suite.seeds_of(cell)) for cell in wanted}
+    return tuple(
+        (cell, seed) for cell, seed in runs if cell in wanted and seed in asked and seed in of[cell]
+    )

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import UserError
+from bench.flags import FLAGS
 from bench.options import Option, Value, did_you_mean, show
-from bench.suite import PRESETS, SOURCES, DataSpec, Suite
+from bench.suite import (
+    DEVICES,
+    LAUNCHERS,
+    MEASURES,
+    ORDERS,
+    PRESETS,
+    SOURCES,
+    DataSpec,
+    Rule,
+    Suite,
+    cells,
+)
+from bench.suite_reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,10 +36,15 @@ _TABLES = {
     "data": ("synthetic", "source", "seed"),
     "train": None,  # any option of the trainer
     "axes": None,
-    "repeat": ("seeds", "order_seed"),
-    "limits": ("timeout_s",),
-    "report": ("published", "margin_hr"),
+    "repeat": ("seeds", "order", "order_seed"),
+    "limits": ("timeout_s", "retries", "max_failures", "cooldown_s"),
+    "run": ("launcher", "measures"),
+    "requires": ("device",),
+    "telemetry": ("enabled", "interval_s"),
+    "report": ("published", "margin_hr", "without"),
+    "gate": ("margin_speed",),
 }
+_LISTS = ("exclude", "override")  # [[exclude]], [[override]]
 _BY_THE_SWEEP = {
     "data": "the sweep passes the prepared data; see [data] and --data",
     "record": "the sweep passes it",
@@ -44,7 +62,7 @@ def parse(text: str, name: str, where: str, options: Mapping[str, Option]) -> Su
     """The suite that the text describes.
 
     Args:
-        text: TOML, see design.md section 9.
+        text: TOML, see docs/running.md.
         name: the suite's name, which is its folder under results/.
         where: the file, for messages.
         options: the trainer's options by name.
@@ -59,11 +77,12 @@ def parse(text: str, name: str, where: str, options: Mapping[str, Option]) -> Su
     return _Reader(text, where, options).suite(name, tables)
 
 
-class _Reader:
-    """Reads one file's tables; knows where each key stands."""
+class _Reader(Reader):
+    """Reads one file's tables."""
 
     def __init__(self, text: str, where: str, options: Mapping[str, Option]) -> None:
-        self.text, self.where, self.options = text, where, options
+        super().__init__(text, where)
+        self.options = options
 
     def suite(self, name: str, tables: Mapping[str, Any]) -> Suite:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in _RESERVED_NAMES:
@@ -71,30 +90,57 @@ class _Reader:
                 f"{self.where}: the file's name is the suite's name and its folder under results/; "
                 f"{name!r} cannot be one (letters, digits, . _ -)"
             )
-        self._known("", tables, (*_TABLES, "title", "description"))
+        self.known("", tables, (*_TABLES, *_LISTS, "title", "description"))
         for table, keys in _TABLES.items():
             if not isinstance(tables.get(table, {}), dict):
                 raise self.error("", table, f"[{table}] must be a table")
-            self._known(table, tables.get(table, {}), keys)
+            self.known(table, tables.get(table, {}), keys)
         repeat, limits, report = (tables.get(key, {}) for key in ("repeat", "limits", "report"))
+        run, telemetry = tables.get("run", {}), tables.get("telemetry", {})
         train = {
             key: self._option("train", key, value) for key, value in tables.get("train", {}).items()
         }
-        return Suite(
+        axes = self._axes(tables.get("axes", {}), train)
+        seeds, by_precision = self._all_seeds(repeat.get("seeds", 1), axes, train)
+        grid = Suite(
             name=name,
-            title=self._text(tables, "title") or name,
-            description=self._text(tables, "description"),
+            title=self.text_of(tables, "title") or name,
+            description=self.text_of(tables, "description"),
             data=self._data(tables.get("data")),
             train=train,
-            axes=self._axes(tables.get("axes", {}), train),
-            seeds=self._seeds(repeat.get("seeds", 1)),
-            timeout_s=self._positive("limits", "timeout_s", limits.get("timeout_s", 3600)),
-            order_seed=self._whole("repeat", "order_seed", repeat.get("order_seed", 1)),
-            published_systems=self._texts("report", "published", report.get("published", [])),
-            margin_hr=self._positive("report", "margin_hr", report["margin_hr"])
-            if "margin_hr" in report
+            axes=axes,
+            seeds=seeds,
+            timeout_s=self.positive("limits", "timeout_s", limits.get("timeout_s", 3600)),
+            order_seed=self.whole("repeat", "order_seed", repeat.get("order_seed", 1)),
+            published_systems=self.texts("report", "published", report.get("published", [])),
+            margin_hr=self._optional("report", "margin_hr", report),
+            seeds_by_precision=by_precision,
+            order=self.one_of("repeat", "order", repeat.get("order", "blocks"), ORDERS),
+            retries=self.whole("limits", "retries", limits.get("retries", 0)),
+            max_failures=self.whole("limits", "max_failures", limits["max_failures"], 1)
+            if "max_failures" in limits
             else None,
+            cooldown_s=self.seconds("limits", "cooldown_s", limits.get("cooldown_s", 0)),
+            launcher=self.one_of("run", "launcher", run.get("launcher", "auto"), LAUNCHERS),
+            measures=self.one_of("run", "measures", run.get("measures", "speed"), MEASURES),
+            device=self.one_of("requires", "device", tables["requires"]["device"], DEVICES)
+            if tables.get("requires")
+            else None,
+            telemetry_s=self.positive("telemetry", "interval_s", telemetry.get("interval_s", 1.0))
+            if self.yes_or_no("telemetry", "enabled", telemetry.get("enabled", True))
+            else None,
+            margin_speed=self._optional("gate", "margin_speed", tables.get("gate", {})),
+            without=tuple(
+                self.one_of("report", "without", flag, tuple(FLAGS))
+                for flag in self.texts("report", "without", report.get("without", []))
+            ),
         )
+        overrides = tuple(self._override(grid, rule) for rule in self._list(tables, "override"))
+        excludes = tuple(self._exclude(grid, rule) for rule in self._list(tables, "exclude"))
+        found = replace(grid, overrides=overrides, excludes=excludes)
+        if not cells(found):
+            raise self.error("", "exclude", "the excludes leave no cell of the grid")
+        return found
 
     def _data(self, table: Mapping[str, Any] | None) -> DataSpec:
         if table is None or ("synthetic" in table) == ("source" in table):
@@ -102,15 +148,8 @@ class _Reader:
                 "", "data", 'write [data] with either synthetic = "100k" or source = "ml-100k"'
             )
         key, known = ("synthetic", PRESETS) if "synthetic" in table else ("source", SOURCES)
-        value = table[key]
-        if value not in known:
-            raise self.error(
-                "data",
-                key,
-                f"{key} must be one of {', '.join(known)}, not {show(value)}"
-                f"{did_you_mean(value, known)}",
-            )
-        seed = self._whole("data", "seed", table.get("seed", 1))
+        value = self.one_of("data", key, table[key], known)
+        seed = self.whole("data", "seed", table.get("seed", 1))
         return DataSpec(**{key: value}, seed=seed)
 
     def _axes(
@@ -133,6 +172,59 @@ class _Reader:
             axes[key] = checked
         return axes
 
+    def _list(self, tables: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+        """The tables of `[[name]]`."""
+        found = tables.get(name, [])
+        if not isinstance(found, list) or not all(
+            isinstance(item, dict) and item for item in found
+        ):
+            raise self.error("", name, f"write each one as a table of its own under [[{name}]]")
+        return found
+
+    def _when(self, grid: Suite, table: str, given: Any) -> dict[str, tuple[Value, ...]]:
+        """Axis values that choose cells: one value or a list of them for each axis."""
+        if not isinstance(given, dict) or not given:
+            raise self.error(table, "when", "when must name axes, e.g. when = { ranks = 8 }")
+        when: dict[str, tuple[Value, ...]] = {}
+        for key, value in given.items():
+            if key not in grid.axes:
+                raise self.error(
+                    table,
+                    key,
+                    f"{key!r} is no axis of this suite{did_you_mean(key, list(grid.axes))} "
+                    f"(axes: {', '.join(grid.axes) or 'none'})",
+                )
+            nested = isinstance(grid.axes[key][0], tuple)
+            several = isinstance(value, list) and (not nested or isinstance(value[0], list))
+            chosen = tuple(
+                self._option("axes", key, item) for item in (value if several else [value])
+            )
+            for item in chosen:
+                if item not in grid.axes[key]:
+                    raise self.error(table, key, f"{key} has no value {show(item)} in [axes]")
+            when[key] = chosen
+        return when
+
+    def _exclude(self, grid: Suite, given: Mapping[str, Any]) -> Rule:
+        rule = Rule(self._when(grid, "exclude", given))
+        if not any(rule.matches(cell.axes) for cell in cells(grid)):
+            raise self.error("exclude", next(iter(given)), "this exclude matches no cell")
+        return rule
+
+    def _override(self, grid: Suite, given: Mapping[str, Any]) -> Rule:
+        when = self._when(grid, "override", given.get("when"))
+        options = {}
+        for key, value in given.items():
+            if key in ("when", "timeout_s"):
+                continue
+            if key in grid.axes:
+                raise self.error("override", key, f"{key} is an axis; an override cannot set it")
+            options[key] = self._option("override", key, value)
+        seconds = self._optional("override", "timeout_s", given)
+        if not options and seconds is None:
+            raise self.error("override", "when", "this override changes nothing")
+        return Rule(when, options, seconds)
+
     def _option(self, table: str, key: str, value: Any) -> Value:
         known: dict[str, Option] = {k: v for k, v in self.options.items() if k not in _BY_THE_SWEEP}
         if table == "axes":
@@ -145,11 +237,26 @@ class _Reader:
             table, key, f"unknown option {key!r} in [{table}]{did_you_mean(key, known)}"
         )
 
+    def _all_seeds(
+        self, value: Any, axes: Mapping[str, tuple[Value, ...]], train: Mapping[str, Value]
+    ) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]]:
+        """All seeds, and those of each precision where the file tells them apart."""
+        if not isinstance(value, dict):
+            return self._seeds(value), {}
+        precisions = axes.get("precision", (train.get("precision", "fp32"),))
+        self.known("repeat.seeds", value, [str(name) for name in precisions])
+        for name in precisions:
+            if name not in value:
+                raise self.error("repeat", "seeds", f"seeds says nothing about {name}")
+        by_precision = {name: self._seeds(item) for name, item in value.items()}
+        longest_first = sorted(by_precision.values(), key=len, reverse=True)
+        return tuple(dict.fromkeys(seed for some in longest_first for seed in some)), by_precision
+
     def _seeds(self, value: Any) -> tuple[int, ...]:
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return tuple(range(1, value + 1))
         if isinstance(value, list) and value:
-            seeds = tuple(self._whole("repeat", "seeds", seed) for seed in value)
+            seeds = tuple(self.whole("repeat", "seeds", seed) for seed in value)
             if len(set(seeds)) == len(seeds):
                 return seeds
             raise self.error("repeat", "seeds", f"seeds lists a seed twice: {show(value)}")
@@ -159,51 +266,5 @@ class _Reader:
             f"seeds must be a count of at least 1 or a list of seeds, not {show(value)}",
         )
 
-    def _whole(self, table: str, key: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-            raise self.error(table, key, f"{key} must be a whole number from 0, not {show(value)}")
-        return value
-
-    def _positive(self, table: str, key: str, value: Any) -> float:
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not number or not value > 0 or not math.isfinite(value):
-            raise self.error(table, key, f"{key} must be a number above 0, not {show(value)}")
-        return float(value)
-
-    def _text(self, table: Mapping[str, Any], key: str) -> str:
-        value = table.get(key, "")
-        if not isinstance(value, str):
-            raise self.error("", key, f"{key} must be a text, not {show(value)}")
-        return value
-
-    def _texts(self, table: str, key: str, value: Any) -> tuple[str, ...]:
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise self.error(table, key, f"{key} must be a list of texts, not {show(value)}")
-        return tuple(value)
-
-    def _known(self, table: str, given: Mapping[str, Any], known: tuple[str, ...] | None) -> None:
-        for key in given:
-            if known is not None and key not in known:
-                inside = f" in [{table}]" if table else ""
-                raise self.error(
-                    table,
-                    key,
-                    f"unknown key {key!r}{inside}{did_you_mean(key, known)} "
-                    f"(known: {', '.join(known)})",
-                )
-
-    def error(self, table: str, key: str, message: str) -> UserError:
-        return UserError(f"{self.place(table, key)}: {message}")
-
-    def place(self, table: str, key: str) -> str:
-        """`file:line` of a key, or just the file when the line is not found."""
-        current = ""
-        for number, line in enumerate(self.text.splitlines(), 1):
-            header = re.match(r"\s*\[\[?\s*([^\[\]]+?)\s*\]", line)
-            if header:
-                current = header[1].strip("\"'")
-                if not table and current == key:
-                    return f"{self.where}:{number}"
-            elif current == table and re.match(rf"\s*[\"']?{re.escape(key)}[\"']?\s*=", line):
-                return f"{self.where}:{number}"
-        return self.where
+    def _optional(self, table: str, key: str, given: Mapping[str, Any]) -> float | None:
+        return self.positive(table, key, given[key]) if key in given else None

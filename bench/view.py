@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import threading
 import time
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,7 +16,9 @@ from bench.tables import Table, markdown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from bench.plan import CellPlan, Plan
+    from bench.cell_plan import CellPlan
+    from bench.live import Live
+    from bench.plan import Plan
     from bench.store import Attempt
 
 PLAIN_INTERVAL_S = 10.0
@@ -25,37 +28,61 @@ _EPOCH = re.compile(r"\bepoch \d+/\d+\b.*")
 
 
 class View:
-    """Lines to `out`; the epoch in progress to `err`, live when that is a terminal."""
+    """Lines to `out`; the runs in progress to `err`, live when that is a terminal.
+
+    Several runs may go on at once, each telling its story from a thread of its own.
+    """
 
     def __init__(
         self, out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.out, self.err, self.clock = out, err, clock
+        self._lock = threading.RLock()
+        self._live: Live | None = None
+        self._progress = ""
 
     def say(self, text: str) -> None:
         """One or more lines, at once."""
-        self.out.write(text + "\n")
-        self.out.flush()
+        with self._lock:
+            if self._live is not None and self.out.isatty():
+                self._live.say(text)
+                return
+            self.out.write(text + "\n")
+            self.out.flush()
+
+    def progress(self, text: str) -> None:
+        """How far the sweep is: the last line of the live view."""
+        with self._lock:
+            self._progress = text
+            if self._live is not None:
+                self._live.show("", text)
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[Callable[[str], None]]:
+    def running(self, label: str = "") -> Iterator[Callable[[str], None]]:
         """While a run goes on: give its output to the yielded function, line by line."""
         if not self.err.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
             yield self._plain()
             return
-        from rich.console import Console
-        from rich.text import Text
+        from bench.live import Live
 
-        def shown(text: str) -> Text:
-            return Text(" ".join(text.split()), no_wrap=True, overflow="ellipsis")
+        name = label or "run"
+        with self._lock:
+            if self._live is None:
+                self._live = Live(self.err)
+            live = self._live
+            live.show("", self._progress)
+            live.show(name, "starting")
 
-        with Console(file=self.err).status(shown("starting"), spinner="line") as status:
+        def on_line(line: str) -> None:
+            if epoch := _EPOCH.search(line):
+                live.show(name, epoch[0])
 
-            def on_line(line: str) -> None:
-                if epoch := _EPOCH.search(line):
-                    status.update(shown(epoch[0]))
-
+        try:
             yield on_line
+        finally:
+            with self._lock:
+                if live.drop(name):
+                    self._live = None
 
     def _plain(self) -> Callable[[str], None]:
         last = self.clock()
@@ -69,6 +96,12 @@ class View:
                 self.err.flush()
 
         return on_line
+
+
+def progress_text(*, done: int, total: int, failed: int, cells_left: int, seconds: Any) -> str:
+    """`3 of 12 runs done, 1 failed, 2 cells to go; about 2 min left`."""
+    text = f"{done} of {total} runs done, {failed} failed, {cells_left} cells to go"
+    return text if seconds is None else f"{text}; about {units.duration(seconds)} left"
 
 
 def run_label(index: int, total: int, cell: Any, seed: int) -> str:
@@ -144,11 +177,22 @@ def _outside(plan: Plan) -> list[str]:
     return [line]
 
 
+def flag_lines(flagged: Mapping[str, int]) -> list[str]:
+    """What disturbed stored runs, and how many of them."""
+    from bench.flags import FLAGS
+
+    return [
+        f"flag {flag}: {n} attempts ({FLAGS.get(flag, 'unknown')})"
+        for flag, n in sorted(flagged.items())
+    ]
+
+
 def _note(cell: CellPlan) -> str:
     notes = [
         f"not available: {cell.unavailable}" if cell.unavailable else "",
         f"{cell.to_retry} failed before" if cell.to_retry and not cell.unavailable else "",
         f"{cell.elsewhere} from another machine or data set" if cell.elsewhere else "",
+        f"{len(cell.stale)} made by other software or code (--rerun stale)" if cell.stale else "",
     ]
     return "; ".join(note for note in notes if note)
 
@@ -164,7 +208,7 @@ def status_text(
     rows = tuple(
         (
             cell.cell.label,
-            f"{len(cell.good)} of {len(plan.seeds)}",
+            f"{len(cell.good)} of {len(cell.seeds)}",
             ", ".join(f"{n} {status}" for status, n in cell.failed.items()) or "-",
             _note(cell),
         )

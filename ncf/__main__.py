@@ -99,7 +99,9 @@ def _train(words: list[str]) -> int:
 def _print_options(*, as_json: bool) -> int:
     options = describe_options()
     if as_json:
-        print(json.dumps({"options": options}))
+        from ncf import environment
+
+        print(json.dumps({"options": options, "versions": environment.installed()}))
         return 0
     for option in options:
         print(f"--{option['name']:<22} {option['help']} [{option['default']}]")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -19,17 +21,35 @@ def versions(horovod: str) -> dict[str, str]:
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()
-    found = {
-        "ncf": ncf.__version__,
-        "python": platform.python_version(),
-        "tensorflow": tf.__version__,
-        "numpy": importlib.metadata.version("numpy"),
-        "horovod": horovod,
-    }
+    found = {**installed(), "tensorflow": tf.__version__, "horovod": horovod}
     for key, name in (("cuda_version", "cuda"), ("cudnn_version", "cudnn")):
         if build.get(key):
             found[name] = str(build[key])
     return found
+
+
+def installed() -> dict[str, str]:
+    """What is known without importing TensorFlow; `code` is a hash of the trainer's source."""
+    found = {
+        "ncf": ncf.__version__,
+        "code": source_hash(Path(__file__).parent),
+        "python": platform.python_version(),
+        "numpy": importlib.metadata.version("numpy"),
+    }
+    for name in ("tensorflow", "tensorflow-cpu"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            found.setdefault("tensorflow", importlib.metadata.version(name))
+    return found
+
+
+def source_hash(folder: Path) -> str:
+    """12 hex digits over names and contents of the Python files of a package, in order."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.glob("**/*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
+        digest.update(content)
+    return digest.hexdigest()[:12]
 
 
 def hardware(*, on_gpu: bool, threads: int) -> dict[str, Any]:

@@ -11,7 +11,8 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -133,13 +134,19 @@ def _known(cls: Any, data: Any) -> dict[str, Any]:
     """The items of data that cls has fields for; a missing required one is an error."""
     if not isinstance(data, Mapping):
         raise RecordError(f"{cls.__name__} is a {type(data).__name__}, not an object")
-    known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-    try:
-        cls(**known)
-    except TypeError as error:
-        missing = str(error).partition("missing ")[2] or str(error)
-        raise RecordError(f"{cls.__name__} lacks {missing}") from None
-    return known
+    names, required = _fields(cls)
+    missing = [name for name in required if name not in data]
+    if missing:
+        raise RecordError(f"{cls.__name__} lacks {', '.join(map(repr, missing))}")
+    return {name: data[name] for name in names if name in data}
+
+
+@lru_cache
+def _fields(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Names of all fields, and of those without a default; asked once per class."""
+    found = fields(cls)
+    required = (f for f in found if f.default is MISSING and f.default_factory is MISSING)
+    return tuple(f.name for f in found), tuple(f.name for f in required)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

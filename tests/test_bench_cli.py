@@ -9,7 +9,7 @@ import pytest
 
 from bench import commands, host
 from bench.__main__ import main
-from bench.options import TRAINER, trainer_options
+from bench.options import TRAINER, ask
 from bench.page import Heading
 from bench.suites import shipped
 
@@ -107,9 +107,8 @@ def test_plan_shows_the_grid_and_changes_nothing(bench, folder):
     code, out, _ = bench("plan", "mine.toml")
     assert code == 0
     assert "| ranks=1 |" in out
-    assert out.endswith(
-        "mine: 2 to run, 0 of 2 stored; expected time: unknown (no run is stored yet)\n"
-    )
+    assert "mine: 2 to run, 0 of 2 stored; expected time: unknown (no run is stored yet)\n" in out
+    assert "smallest difference that 1 run a cell can show: none" in out
     assert [path.name for path in folder.iterdir()] == ["mine.toml"]
     data = json.loads(bench("plan", "mine.toml", "--json")[1])
     assert (data["to_run"], data["expected_seconds"]) == (2, None)
@@ -126,7 +125,7 @@ def test_the_published_grid_can_be_planned_on_any_machine(bench, monkeypatch):
     monkeypatch.setattr(host, "read_gpus", lambda: ((), None, "no NVIDIA driver answers"))
     code, out, _ = bench("plan", "dgx", trainer=TRAINER)
     assert code == 0
-    assert "not available: TF32 needs a GPU: no NVIDIA driver answers" in out
+    assert "not available: the suite needs a GPU: no NVIDIA driver answers" in out
     assert "cells are not available here" in out
 
 
@@ -134,7 +133,7 @@ def test_a_grid_of_which_nothing_can_run_here_is_refused_with_the_reason(bench, 
     monkeypatch.setattr(host, "read_gpus", lambda: ((), None, "no NVIDIA driver answers"))
     code, _, err = bench("run", "dgx", "--precision", "tf32", trainer=TRAINER)
     assert code == 2
-    assert 'no cell of "dgx" can run here: TF32 needs a GPU: no NVIDIA driver answers' in err
+    assert 'no cell of "dgx" can run here: the suite needs a GPU: no NVIDIA' in err
     assert not Path("results").exists()
 
 
@@ -149,10 +148,24 @@ def test_what_can_run_is_run_although_other_cells_cannot(bench, monkeypatch):
 
 
 def test_data_that_must_be_downloaded_are_one_line_and_leave_nothing(bench):
-    code, _, err = bench("run", "dgx", "--ranks", "1", "--precision", "fp32", trainer=TRAINER)
+    Path("big.toml").write_text('[data]\nsource = "ml-20m"\n', encoding="utf-8")
+    code, _, err = bench("run", "big.toml", trainer=TRAINER)
     assert code == 2
-    assert err.startswith("bench: error: dgx needs ml-20m: download https://files.grouplens.org/")
+    assert err.startswith("bench: error: big needs ml-20m: download https://files.grouplens.org/")
+    assert not Path("results/big").exists()
+
+
+def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, monkeypatch):
+    without = host.Host("cpu", 64, 1 << 40, no_gpus="no NVIDIA driver answers", horovodrun="/h")
+    monkeypatch.setattr("bench.run_command.read_host", lambda *_: without)
+    monkeypatch.setattr("bench.commands.read_host", lambda *_: without)
+    code, _, err = bench("run", "dgx", trainer=TRAINER)
+    assert (code, err.count("\n")) == (2, 1)
+    assert 'no cell of "dgx" can run here: the suite needs a GPU: no NVIDIA driver answers' in err
     assert not Path("results/dgx").exists()
+    code, out, _ = bench("plan", "dgx", trainer=TRAINER)
+    assert code == 0
+    assert out.count("not available: the suite needs a GPU") == 9
 
 
 def test_without_arguments_help_is_shown(bench):
@@ -288,4 +301,4 @@ def test_the_help_names_every_shipped_suite(bench, capsys):
 
 @pytest.fixture(autouse=True)
 def fresh_options():
-    trainer_options.cache_clear()
+    ask.cache_clear()

@@ -61,12 +61,24 @@ def test_the_order_of_the_attempts_does_not_matter():
         lambda a: replace(a, run=replace(a.run, dataset=replace(ML_100K, candidates_hash="x"))),
         lambda a: replace(a, run=replace(a.run, topk=5)),
         lambda a: replace(a, run=replace(a.run, versions={**a.run.versions, "tensorflow": "2.15"})),
+        lambda a: replace(a, run=replace(a.run, versions={**a.run.versions, "code": "abc"})),
         lambda a: replace(a, host=A100_HOST),
         lambda a: replace(a, host={**CPU_HOST, "cpu_model": "Another CPU"}),
         lambda a: replace(a, host={**CPU_HOST, "cores": 4}),
         lambda a: replace(a, host={**CPU_HOST, "machine_id": "another of the same kind"}),
     ],
-    ids=["data", "protocol", "candidates", "k", "version", "gpus", "cpu", "cores", "machine"],
+    ids=[
+        "data",
+        "protocol",
+        "candidates",
+        "k",
+        "version",
+        "code",
+        "gpus",
+        "cpu",
+        "cores",
+        "machine",
+    ],
 )
 def test_runs_that_differ_in_what_numbers_mean_are_never_pooled(change):
     found = two_runs(change)

@@ -122,7 +122,7 @@ def test_a_driver_that_answers_and_then_fails_is_a_reason_too():
         ("0,-1,1", (A100,)),
         ("0,7,1", (A100,)),
         ("0,0", (A100,)),
-        ("MIG-1", (Gpu("MIG slice MIG-1", "MIG-1"),)),
+        ("MIG-1", (Gpu("MIG slice MIG-1", "MIG-1", card="unknown"),)),
     ],
 )
 def test_cuda_visible_devices_is_read_as_cuda_reads_it(value, expected):

@@ -94,6 +94,54 @@ def test_another_machine_on_a_shared_folder_is_never_taken_for_dead(tmp_path):
     assert json.loads((tmp_path / ".lock").read_text()) == there
 
 
+def silence(path, seconds):
+    then = path.stat().st_mtime - seconds
+    os.utime(path, (then, then))
+
+
+def test_another_machine_without_a_sign_of_life_is_taken_over_and_said_so(tmp_path):
+    there = {"pid": 1, "host": "dgx-7", "started_at": "2026-11-30T08:00:00Z"}
+    (tmp_path / ".lock").write_text(json.dumps(there))
+    silence(tmp_path / ".lock", lock.STALE_S - 30)
+    with (
+        pytest.raises(UserError, match=r"last sign of life 1[45]. s ago"),
+        lock.held(tmp_path, print),
+    ):
+        pass
+    silence(tmp_path / ".lock", 60)
+    said = []
+    with lock.held(tmp_path, said.append):
+        assert lock.holder(tmp_path)["pid"] == os.getpid()
+    (line,) = said
+    assert "took over the lock of process 1 on dgx-7, which gave no sign of life for" in line
+    assert not tmp_path.exists(), "nothing came of it"
+
+
+def test_the_holder_gives_signs_of_life(monkeypatch, tmp_path):
+    monkeypatch.setattr(lock, "BEAT_S", 0.01)
+    with lock.held(tmp_path, print):
+        path = tmp_path / ".lock"
+        silence(path, 1000)
+        old = path.stat().st_mtime
+        until = threading.Event()
+        for _ in range(500):
+            if path.stat().st_mtime > old:
+                break
+            until.wait(0.01)
+        assert path.stat().st_mtime > old + 900
+
+
+def test_a_sweep_whose_lock_was_taken_over_learns_of_it_and_leaves_the_lock_alone(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setattr(lock, "BEAT_S", 0.01)
+    lost = threading.Event()
+    with lock.held(tmp_path, print, on_lost=lost.set):
+        (tmp_path / ".lock").write_text('{"pid": 1, "host": "dgx-7"}')
+        assert lost.wait(10)
+    assert json.loads((tmp_path / ".lock").read_text())["host"] == "dgx-7"
+
+
 def test_a_later_process_with_the_same_number_is_not_the_holder(monkeypatch, tmp_path):
     # Where the file system knows no locks, the text alone decides.
     def no_locks(*_):

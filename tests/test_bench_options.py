@@ -7,16 +7,25 @@ from pathlib import Path
 import pytest
 
 from bench.errors import UserError
-from bench.options import Option, arguments, did_you_mean, parse_options, trainer_options
+from bench.options import (
+    Option,
+    arguments,
+    ask,
+    did_you_mean,
+    parse_options,
+    parse_versions,
+    trainer_options,
+    trainer_versions,
+)
 
 STUB = str(Path(__file__).parent / "stub_trainer.py")
 
 
 @pytest.fixture(autouse=True)
 def fresh():
-    trainer_options.cache_clear()
+    ask.cache_clear()
     yield
-    trainer_options.cache_clear()
+    ask.cache_clear()
 
 
 def test_the_trainer_is_asked_for_its_options_once_per_process(tmp_path):
@@ -37,6 +46,16 @@ def test_the_real_trainer_answers_with_options_that_bench_understands():
     )
     assert options["precision"].choices == ("fp32", "tf32", "amp")
     assert options["layers"].type == "int_list"
+
+
+def test_the_real_trainer_tells_its_versions_and_a_hash_of_its_code_without_tensorflow():
+    found = trainer_versions()
+    assert set(found) >= {"ncf", "code", "python", "numpy"}
+    assert len(found["code"]) == 12
+
+
+def test_a_trainer_that_tells_no_versions_has_none():
+    assert parse_versions('{"options": []}') == {}
 
 
 def test_a_trainer_that_cannot_be_started_is_one_line():

@@ -109,7 +109,7 @@ class World:
         for attempt in loaded.attempts:
             assert attempt.attempt <= numbers[(attempt.cell.key, attempt.seed)], "no gap in numbers"
         left = [path.name for path in self.results.iterdir()]
-        assert sorted(left) == ["logs", "records"]
+        assert sorted(left) == ["logs", "plan.json", "records"]
         assert not list(self.results.rglob("*.tmp"))
         assert self.orphans() == []
 
@@ -283,8 +283,29 @@ def test_a_changed_suite_makes_new_cells_and_keeps_the_old_records(tmp_path):
     _, out, _ = world.finish("plan", "stub.toml")
     assert "4 to run, 0 of 4 stored" in out
     assert "4 stored attempts belong to cells that the suite no longer has" in out
-    assert world.finish()[0] == 0
+    code, out, err = world.finish()
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert ": epochs 2 is now 3): the suite was changed" in err
+    assert "--accept-plan-change" in err
+    assert len(load(world.results).attempts) == 4, "nothing was run"
+    code, out, _ = world.finish("stub.toml", "--no-report", "--accept-plan-change")
+    assert code == 0
+    assert "accepted: 4 stored attempts belong to cells that stub no longer has" in out
     assert len(load(world.results).attempts) == 8
+    code, out, _ = world.finish()
+    assert code == 0, "what was accepted is not asked about again"
+    assert "nothing to run" in out
+
+
+def test_a_suite_that_only_grew_is_not_a_changed_one(tmp_path):
+    world = World(tmp_path, seeds=1)
+    world.finish("stub.toml", "--no-report", "--ranks", "1")
+    text = (tmp_path / "stub.toml").read_text()
+    (tmp_path / "stub.toml").write_text(text.replace("[1, 2]", "[1, 2, 3]"))
+    code, _, err = world.finish("stub.toml", "--no-report", "--ranks", "2")
+    assert (code, err) == (0, "")
+    assert len(load(world.results).attempts) == 4
 
 
 def test_json_for_programs_is_alone_on_stdout(tmp_path):

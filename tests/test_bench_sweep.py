@@ -12,13 +12,14 @@ from sample_records import ML_100K, make_run, make_suite
 from stub_trainer import main as stub
 
 from bench import running
+from bench.attempt import Sweep, failure_details, shown
 from bench.data import PreparedData
 from bench.host import Host
 from bench.launch import Ended, Stop, new_token
 from bench.plan import Selection, make_plan
 from bench.store import Store
 from bench.suite import DataIdentity, cells
-from bench.sweep import Sweep, failure_details, run_sweep, shown
+from bench.sweep import run_sweep
 from bench.view import View
 from ncf.record import write_json
 
@@ -221,9 +222,13 @@ def test_if_a_run_cannot_be_stored_the_sweep_stops_and_what_is_stored_stays(worl
     said = []
     running.recover(world.store, said.append)
     assert len(said) == 1, "the run that could not be stored is accounted for"
+    assert "its record was there and is stored" in said[0]
+    assert len(world.good()) == 4
     world.go()
     assert world.good() == EVERYTHING
-    assert len(world.store.load().attempts) == 13
+    attempts = world.store.load().attempts
+    assert len(attempts) == 12
+    assert [a.flags for a in attempts if a.flags] == [("stored_later",)]
 
 
 def test_no_run_is_started_that_could_not_be_noted(world):

@@ -1,0 +1,214 @@
+"""`bench run`: make what is missing, then report."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench import lock
+from bench.commands import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    load_suite,
+    published_csv,
+    selection,
+    suite_arguments,
+)
+from bench.host import machine_id, read_host
+from bench.options import trainer_versions
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.launch import Stop
+    from bench.plan import Plan
+    from bench.store import Store
+    from bench.suite import Suite
+    from bench.sweep import Result
+    from bench.view import View
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench run`."""
+    from bench.cell_plan import RERUN
+
+    suite_arguments(parser)
+    parser.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
+    parser.add_argument(
+        "--timeout", type=_positive, metavar="S", help="seconds a run may take [the suite's]"
+    )
+    parser.add_argument(
+        "--max_failures", type=_count, metavar="N", help="give up after so many failed runs"
+    )
+    parser.add_argument(
+        "--retry_failed",
+        action="store_true",
+        help="try what failed once more at the end; without it, the next `run` does",
+    )
+    parser.add_argument(
+        "--rerun",
+        choices=tuple(RERUN),
+        help="make only these again; "
+        + "; ".join(f"{word}: {meaning}" for word, meaning in RERUN.items()),
+    )
+    parser.add_argument(
+        "--accept_plan_change",
+        action="store_true",
+        help="go on although the suite no longer has cells that records are stored of",
+    )
+    parser.add_argument("--no_report", action="store_true", help="draw no tables and pictures")
+
+
+def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """Make the runs, under the suite's lock, whatever becomes of them."""
+    from bench.data import Interrupted
+    from bench.launch import Stop
+    from bench.plan import make_plan, none_available
+    from bench.store import Store
+    from bench.view import View
+
+    suite = load_suite(parsed.suite, trainer)
+    view = View(sys.stderr if parsed.json else sys.stdout, sys.stderr)
+    store = Store(parsed.results / suite.name)
+    wish = make_plan(suite, selection(parsed), [], read_host(), None)
+    if not wish.available:
+        raise none_available(wish)
+    with Stop() as stop, lock.held(store.folder, view.say, lambda: _lost(view, stop)):
+        try:
+            plan, result = _sweep(parsed, trainer, suite, view, store, stop)
+        except Interrupted:
+            view.say("interrupted while the data were being made")
+            return INTERRUPTED
+        if result.interrupted:
+            code = INTERRUPTED
+        else:
+            good = {(a.cell.key, a.seed) for a in result.attempts if a.ok}
+            code = OK if len(good) == len(plan.runs) else FAILED
+        written = [] if parsed.no_report or result.interrupted else _write_report(parsed, suite)
+    if plan.runs:
+        view.say(_farewell(plan, result, code))
+    for path in written:
+        if path.suffix == ".md":
+            view.say(f"report: {path}")
+    if parsed.json:
+        print(json.dumps(_outcome(plan, result, code, written), indent=1))
+    return code
+
+
+def _lost(view: View, stop: Stop) -> None:
+    view.say("another machine has taken over the suite (this one gave no sign of life): stopping")
+    stop.signals.append("lock lost")
+
+
+def _sweep(
+    parsed: argparse.Namespace,
+    trainer: tuple[str, ...],
+    suite: Suite,
+    view: View,
+    store: Store,
+    stop: Stop,
+) -> tuple[Plan, Result]:
+    """Under the lock: clear up, get the data, plan, run."""
+    from bench import accepted, running
+    from bench.attempt import Sweep
+    from bench.data import Resolver
+    from bench.launch import LocalLauncher
+    from bench.plan import make_plan
+    from bench.sweep import run_sweep
+    from bench.telemetry import Monitor
+    from bench.view import plan_text
+
+    running.recover(store, view.say)
+    loaded = store.load()
+    for path, reason in loaded.unreadable:
+        view.say(f"unreadable, not counted: {path}: {reason}")
+    accept = parsed.accept_plan_change
+    accepted.check(suite, store.folder, loaded.attempts, accept=accept, say=view.say)
+    host = read_host(machine_id(parsed.results, create=True))
+    data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
+    accepted.remember(suite, store.folder)
+    versions = trainer_versions(trainer)
+    plan = make_plan(suite, selection(parsed), loaded.attempts, host, data.identity, versions)
+    view.say(plan_text(plan))
+    always = suite.launcher == "horovodrun"
+    sweep = Sweep(
+        suite=suite,
+        store=store,
+        data=data,
+        host=host,
+        launcher=LocalLauncher(host.horovodrun, trainer, host.cores, always_horovod=always),
+        view=view,
+        stop=stop,
+        timeout_s=parsed.timeout,
+        max_failures=parsed.max_failures,
+        retry_failed=parsed.retry_failed,
+        monitor=Monitor(suite.telemetry_s) if suite.telemetry_s is not None else None,
+    )
+    return plan, run_sweep(sweep, plan)
+
+
+def _write_report(parsed: argparse.Namespace, suite: Suite) -> list[Path]:
+    from bench.report import write_report
+
+    csv = published_csv(parsed.results)
+    return list(write_report(suite, parsed.results, parsed.plots, csv))
+
+
+def _farewell(plan: Plan, result: Result, code: int) -> str:
+    stored = {(cell.cell.key, seed) for cell in plan.available for seed in cell.good}
+    good = stored | {(a.cell.key, a.seed) for a in result.attempts if a.ok}
+    text = f"{plan.suite.name}: {len(good)} of {plan.total} runs are stored"
+    if result.failures and code != INTERRUPTED:
+        failed = Counter(attempt.status for attempt in result.attempts if not attempt.ok)
+        kinds = ", ".join(f"{n} {status}" for status, n in sorted(failed.items()))
+        text += f"; failed: {kinds}"
+    flagged = Counter(flag for attempt in result.attempts for flag in attempt.flags)
+    if flagged:
+        text += f"; flagged: {', '.join(f'{n} {flag}' for flag, n in sorted(flagged.items()))}"
+    if code == INTERRUPTED:
+        text += "; interrupted"
+    return text if code == OK else f"{text} (run again to go on)"
+
+
+def _outcome(plan: Plan, result: Result, code: int, written: Sequence[Path]) -> dict[str, Any]:
+    """For --json."""
+    ran = [
+        {
+            "cell": attempt.cell.key,
+            "seed": attempt.seed,
+            "attempt": attempt.attempt,
+            "status": attempt.status,
+            "failure": asdict(attempt.failure) if attempt.failure else None,
+            "flags": list(attempt.flags),
+            "wall_seconds": attempt.wall_seconds,
+        }
+        for attempt in result.attempts
+    ]
+    return {
+        "plan": plan.to_dict(),
+        "ran": ran,
+        "exit_code": code,
+        "report": [str(path) for path in written],
+    }
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
+    return int(text)
