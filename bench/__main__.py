@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run|plan|status|report`."""
+"""The command line: `python -m bench run|plan|status|report|ingest|export`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import commands, report_commands, run_command
+from bench import commands, foreign_commands, report_commands, run_command
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
 from bench.options import TRAINER
@@ -125,6 +125,12 @@ def _parser() -> Parser:
         "report", report_commands.report, "draw tables and pictures from the stored records"
     )
     report_commands.add_arguments(add)
+    add = command(
+        "ingest", foreign_commands.ingest, "read logs of NVIDIA's NCF or MLPerf, to stand beside"
+    )
+    foreign_commands.add_ingest_arguments(add)
+    add = command("export", foreign_commands.export, "write our runs as DLLogger or MLPerf logs")
+    foreign_commands.add_export_arguments(add)
     return parser
 
 

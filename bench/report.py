@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import published, published_tables, store
+from bench import foreign_commands, foreign_tables, published, published_tables, store
 from bench.about import dates_text, machine_text
 from bench.cell_plan import unavailable
 from bench.document import page
@@ -31,6 +31,7 @@ from bench.suite import cells
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bench.foreign import ForeignRun
     from bench.grid import Block
     from bench.notation import Notation
     from bench.page import Node
@@ -55,16 +56,16 @@ class Material:
     loaded: store.Loaded
     grouped: Grouped
     figures: tuple[Figure, ...]
-
-    @property
-    def unreadable(self) -> list[tuple[str, str]]:
-        """Path within the suite's folder, and reason."""
-        found = self.loaded.unreadable
-        return [(path.relative_to(self.folder).as_posix(), why) for path, why in found]
+    foreign: tuple[ForeignRun, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    """Path within the suite's folder, and reason."""
 
     def page(self, notation: Notation, images: Mapping[int, Sequence[Image]]) -> list[Node]:
         """The report."""
-        return page(self.suite, self.grouped, self.figures, self.unreadable, images, notation)
+        theirs = foreign_tables.section(self.foreign, self.grouped.blocks[0], notation)
+        return page(
+            self.suite, self.grouped, self.figures, self.unreadable, images, notation, theirs
+        )
 
 
 def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
@@ -75,12 +76,16 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     """
     folder = results_root / suite.name
     loaded = store.load(folder)
-    if not loaded.attempts and not loaded.unreadable:
+    foreign, broken = foreign_commands.load(folder)
+    if not (loaded.attempts or loaded.unreadable or foreign):
         raise UserError(f"{folder}: no records of {suite.name}; make them: bench run {suite.name}")
     figures = published.read(published_csv)
     attempts = [a for a in loaded.attempts if not set(a.flags) & set(suite.without)]
     grouped = group(cells(suite), suite.seeds_of, attempts, partial(_why_not, suite))
-    return Material(suite, folder, loaded, grouped, figures)
+    unreadable = tuple(
+        (path.relative_to(folder).as_posix(), why) for path, why in [*loaded.unreadable, *broken]
+    )
+    return Material(suite, folder, loaded, grouped, figures, tuple(foreign), unreadable)
 
 
 MOST_SVG_BYTES = 400_000
