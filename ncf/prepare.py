@@ -94,7 +94,7 @@ def _add_common(
 
 def _scale(text: str) -> tuple[int, int]:
     match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", text)
-    if not match or "0" in (match[1].strip("0") or "0", match[2].strip("0") or "0"):
+    if not match or not int(match[1]) or not int(match[2]):
         raise UserError(f"--scale {text}: give two numbers from 1, such as 16x32 (users x items)")
     return int(match[1]), int(match[2])
 
