@@ -49,6 +49,7 @@ _BY_THE_SWEEP = {
     "data": "the sweep passes the prepared data; see [data] and --data",
     "record": "the sweep passes it",
     "log_path": "the sweep keeps a log of every run",
+    "tensorboard": "the runs of a sweep would share one folder; give it to `ncf train` by hand",
     "seed": "write [repeat] seeds",
     "amp": 'write precision = "amp"',
     "mode": "a sweep trains",

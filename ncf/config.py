@@ -20,7 +20,14 @@ from ncf.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PATH_OPTIONS = ("data", "checkpoint_dir", "load_checkpoint_path", "log_path", "record")
+PATH_OPTIONS = (
+    "data",
+    "checkpoint_dir",
+    "load_checkpoint_path",
+    "log_path",
+    "record",
+    "tensorboard",
+)
 
 
 def _option(default: Any, help_: str, *, choices: tuple[str, ...] | None = None) -> Any:
@@ -86,6 +93,9 @@ class TrainConfig:
     load_checkpoint_path: str = _option("", "start from this checkpoint")
     log_path: str = _option("", "append DLLogger lines (DLLL {json}) to this file")
     record: str = _option("", "write the run's record (JSON) to this file")
+    tensorboard: str = _option(
+        "", "write TensorBoard event files (loss, HR@k, NDCG@k, samples/s per epoch) there"
+    )
     threads: int = _option(0, "CPU threads per rank; 0 shares the cores among the local ranks")
     warmup_steps: int = _option(1, "steps at the start that throughput leaves out")
     verbose: bool = _flag("report progress within an epoch every 2 s instead of 15 s")

@@ -20,8 +20,8 @@ def line(kind: str, step: Any, data: Mapping[str, Any], now: float, elapsed: flo
     """Form one line.
 
     Args:
-        kind: PARAMETER or LOG.
-        step: the epoch, or [] for the parameters and the summary.
+        kind: LOG, for everything that has data.
+        step: [epoch], "PARAMETER" for the options, [] for the closing figures.
         data: what is logged.
         now: seconds since the epoch.
         elapsed: seconds since the log was opened.

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ncf import dllogger, environment, metrics, record
+from ncf import dllogger, environment, metrics, record, tensorboard
 from ncf.batching import Share, share, steps_per_epoch
 from ncf.errors import UserError
 from ncf.sampling import epoch_keys
@@ -36,8 +36,10 @@ def run(config: TrainConfig) -> int:
     _check_outputs(config)
     session = Session(config)
     logger = dllogger.Logger(config.log_path if session.ranks.is_first else "", time.time)
-    logger.log("PARAMETER", [], session.config_echo())
-    run_ = Run(session, logger, time.perf_counter, setup_seconds=time.perf_counter() - begun)
+    logger.log("LOG", "PARAMETER", session.config_echo())  # the place where NVIDIA's parsers look
+    scalars = tensorboard.Scalars(config.tensorboard if session.ranks.is_first else "")
+    setup_seconds = time.perf_counter() - begun
+    run_ = Run(session, logger, time.perf_counter, setup_seconds, scalars)
     try:
         status, reason = run_.test() if config.mode == "test" else run_.train()
     except KeyboardInterrupt:
@@ -49,6 +51,7 @@ def run(config: TrainConfig) -> int:
     else:
         session.gather_memory(status)
     logger.close()
+    scalars.close()
     return EXIT_CODES[status]
 
 
@@ -61,8 +64,10 @@ class Run:
         logger: dllogger.Logger,
         clock: Callable[[], float],
         setup_seconds: float,
+        scalars: tensorboard.Scalars | None = None,
     ) -> None:
         self.session, self.logger, self._clock = session, logger, clock
+        self.scalars = scalars or tensorboard.Scalars("")
         self.setup_seconds, self.warmup_seconds = setup_seconds, 0.0
         self.epochs: list[record.Epoch] = []
         self.false_negatives: int | None = None
@@ -186,7 +191,10 @@ class Run:
             line += f"  false negatives {share:.2%}"
             data["false_negative_share"] = share
         _say(line)
-        self.logger.log("LOG", entry.epoch, data)
+        self.logger.log("LOG", [entry.epoch], data)
+        shown = {"loss": entry.loss, "samples_per_second": rate} if entry.samples else {}
+        rates = {f"hr@{k}": entry.hr_at_k, f"ndcg@{k}": entry.ndcg_at_k}
+        self.scalars.write(entry.epoch, {**shown, **rates})
 
     def finish(self, status: str, reason: str | None, started: str) -> None:
         """Summary line, DLLogger summary and record; the first rank only."""
@@ -249,7 +257,11 @@ def _seconds_until(result: record.RunRecord, epoch: int) -> float:
 
 def _check_outputs(config: TrainConfig) -> None:
     """Hours of training must not end in a folder that cannot be written."""
-    folders = {"record": Path(config.record).parent, "checkpoint_dir": Path(config.checkpoint_dir)}
+    folders = {
+        "record": Path(config.record).parent,
+        "checkpoint_dir": Path(config.checkpoint_dir),
+        "tensorboard": Path(config.tensorboard),
+    }
     for option, folder in folders.items():
         if not getattr(config, option):
             continue

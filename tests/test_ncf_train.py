@@ -14,6 +14,8 @@ from ncf.config import config_from_arguments
 from ncf.errors import UserError
 
 tf = import_tensorflow()
+from tensorflow.core.util import event_pb2  # noqa: E402
+
 from ncf import train  # noqa: E402
 from ncf.batching import Share  # noqa: E402
 
@@ -188,11 +190,41 @@ def test_the_log_has_parameters_epochs_and_a_summary(data, tmp_path) -> None:
     log = tmp_path / "log.json"
     result = run(data, tmp_path, "--epochs", "2", "--log_path", str(log))[1]
     lines = [json.loads(line.removeprefix("DLLL ")) for line in log.read_text("utf-8").splitlines()]
-    assert [line["type"] for line in lines] == ["PARAMETER", "LOG", "LOG", "LOG"]
-    assert [line["step"] for line in lines] == [[], 1, 2, []]
+    assert {line["type"] for line in lines} == {"LOG"}
+    assert [line["step"] for line in lines] == ["PARAMETER", [1], [2], []]
+    assert lines[0]["data"]["batch_size"] == 512
     assert lines[1]["data"]["hr@5"] == result.epochs[0].hr_at_k
     assert lines[3]["data"]["best_accuracy"] == max(e.hr_at_k or 0 for e in result.epochs)
     assert lines[3]["data"]["mean_train_throughput"] > 0
+
+
+def test_tensorboard_gets_every_figure_of_every_epoch(data, tmp_path) -> None:
+    folder = tmp_path / "tb" / "run"
+    result = run(
+        data, tmp_path, "--epochs", "2", "--eval_after", "2", "--tensorboard", str(folder)
+    )[1]
+    (file,) = folder.iterdir()
+    found = {
+        (value.tag, event.step): float(tf.make_ndarray(value.tensor))
+        for event in (event_pb2.Event.FromString(raw) for raw in raw_records(file))
+        for value in event.summary.value
+    }
+    assert set(found) == {
+        ("loss", 1), ("samples_per_second", 1), ("loss", 2), ("samples_per_second", 2),
+        ("hr@5", 2), ("ndcg@5", 2),
+    }  # fmt: skip
+    assert found["loss", 2] == pytest.approx(result.epochs[1].loss)
+    assert found["hr@5", 2] == pytest.approx(result.epochs[1].hr_at_k)
+
+
+def raw_records(file: Path) -> list[bytes]:
+    return [raw.numpy() for raw in tf.data.TFRecordDataset(str(file))]
+
+
+def test_a_tensorboard_folder_that_cannot_be_made_is_found_before_training(data, tmp_path) -> None:
+    (tmp_path / "tb").write_text("in the way")
+    with pytest.raises(UserError, match=r"--tensorboard .*tb"):
+        run(data, tmp_path, "--epochs", "1", "--tensorboard", str(tmp_path / "tb"))
 
 
 def test_the_record_names_machine_versions_and_memory(data, tmp_path) -> None:
