@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import socket
+import threading
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ from ncf.record import RecordError, read_json, read_run, write_json
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+_FOLDER = threading.Lock()
+"""One lane must not tidy the folder away while another creates its marker there."""
 
 
 def marker(store: Store, slot: int = 0) -> Path:
@@ -50,24 +55,26 @@ def begin(
     Raises:
         OSError: disk full, read-only: then no run is started that could not be stored.
     """
-    record(store, slot).unlink(missing_ok=True)
     content = {
         "host": socket.gethostname(),
         "token": token,
         "data": asdict(data) if data else None,
         "attempt": attempt.to_dict(),
     }
-    write_json(marker(store, slot), content)
+    with _FOLDER:
+        record(store, slot).unlink(missing_ok=True)
+        write_json(marker(store, slot), content)
 
 
 def end(store: Store, slot: int = 0) -> None:
     """The attempt is stored: remove its marker, and what the trainer left, before that."""
-    record(store, slot).unlink(missing_ok=True)
-    for path in store.temporary.glob(f".run{_suffix(slot)}.json.*.tmp"):
-        path.unlink(missing_ok=True)
-    marker(store, slot).unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        store.temporary.rmdir()  # unless another attempt is in progress
+    with _FOLDER:
+        record(store, slot).unlink(missing_ok=True)
+        for path in store.temporary.glob(f".run{_suffix(slot)}.json.*.tmp"):
+            path.unlink(missing_ok=True)
+        marker(store, slot).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            store.temporary.rmdir()  # unless another attempt is in progress
 
 
 def recover(store: Store, say: Callable[[str], None]) -> None:

@@ -5,21 +5,25 @@ import io
 import json
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
+from fake_nvml import FakeNvml, card
 from sample_records import ML_100K, make_run, make_suite
 from stub_trainer import main as stub
 
 from bench import running
 from bench.attempt import Sweep, failure_details, shown
 from bench.data import PreparedData
+from bench.gpus import Gpu
 from bench.host import Host
 from bench.launch import Ended, Stop, new_token
 from bench.plan import Selection, make_plan
 from bench.store import Store
-from bench.suite import DataIdentity, cells
+from bench.suite import DataIdentity, Rule, cells
 from bench.sweep import run_sweep
+from bench.telemetry import Monitor
 from bench.view import View
 from ncf.record import write_json
 
@@ -67,9 +71,18 @@ class World:
         self.folder, self.store = folder, Store(folder / "results" / "sample")
         self.out, self.err, self.time = io.StringIO(), io.StringIO(), 0.0
 
-    def go(self, *outcomes, suite=SUITE, **options):
+    def go(
+        self,
+        *outcomes,
+        suite=SUITE,
+        host=HOST,
+        launcher=None,
+        rerun=None,
+        timeout_s=60.0,
+        **options,
+    ):
         """Plan and run; gives the sweep's result and the launcher."""
-        launcher = FakeLauncher(*outcomes)
+        launcher = launcher or FakeLauncher(*outcomes)
         data = PreparedData(
             self.folder / "data",
             "ml-100k",
@@ -77,10 +90,11 @@ class World:
             DataIdentity(ML_100K.hash, ML_100K.candidates_hash),
         )
         sweep = Sweep(
-            suite, self.store, data, HOST, launcher,
-            View(self.out, self.err, lambda: self.time), Stop(), 60.0, **options,
+            suite, self.store, data, host, launcher,
+            View(self.out, self.err, lambda: self.time), Stop(), timeout_s, **options,
         )  # fmt: skip
-        plan = make_plan(suite, Selection(), self.store.load().attempts, HOST, data.identity)
+        wanted = Selection(rerun=rerun)
+        plan = make_plan(suite, wanted, self.store.load().attempts, host, data.identity)
         return run_sweep(sweep, plan), launcher
 
     def good(self):
@@ -158,6 +172,124 @@ def test_max_failures_gives_up(world):
     result, launcher = world.go(1, "ok", 1, max_failures=2)
     assert (len(launcher.jobs), result.gave_up) == (3, True)
     assert "stopped after 2 failures (--max_failures)" in world.out.getvalue()
+
+
+def test_the_suite_can_ask_for_retries_and_a_limit_of_failures(world):
+    _, launcher = world.go(1, 1, 1, suite=make_suite(train=SUITE.train, retries=2))
+    assert len(launcher.jobs) == 15
+    assert world.good() == EVERYTHING
+    other = World(world.folder / "other")
+    result, _ = other.go(1, 1, suite=make_suite(train=SUITE.train, max_failures=2))
+    assert result.gave_up
+
+
+def test_what_fails_every_time_is_retried_as_often_as_the_suite_says_and_no_more(world):
+    suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, seeds=(1,), retries=2)
+    result, _ = world.go(1, 3, 1, 1, suite=suite)
+    assert [a.status for a in result.attempts] == ["crash", "nan", "crash"]
+
+
+def test_between_runs_the_machine_may_cool_down(world):
+    pauses = []
+    world.go(suite=make_suite(train=SUITE.train, seeds=(1,), cooldown_s=0.01), sleep=pauses.append)
+    assert pauses
+    assert max(pauses) <= 0.01
+
+
+def test_a_cell_can_have_a_timeout_of_its_own(world):
+    rule = Rule({"ranks": (2,)}, {}, 600.0)
+    suite = make_suite(train=SUITE.train, overrides=(rule,))
+    launcher = FakeLauncher()
+    world.go(suite=suite, launcher=launcher, timeout_s=None)
+    assert {(job.ranks, job.timeout_s) for job in launcher.jobs} == {(1, 300.0), (2, 600.0)}
+
+
+def statuses(result):
+    return sorted((a.cell.key, a.seed) for a in result.attempts)
+
+
+def test_rerun_makes_only_what_it_names(world):
+    first, _ = world.go(1, 4, 3)
+    failed = [(a.cell.key, a.seed) for a in first.attempts if not a.ok]
+    invalid = [(a.cell.key, a.seed) for a in first.attempts if a.status == "invalid"]
+    assert len(invalid) == 1
+    result, _ = world.go(4, rerun="invalid")
+    assert statuses(result) == invalid
+    assert len(world.good()) == 9, "it was invalid again"
+    result, _ = world.go(rerun="failed")
+    assert statuses(result) == sorted(failed)
+    assert world.good() == EVERYTHING
+    result, _ = world.go(rerun="failed")
+    assert result.attempts == []
+    result, _ = world.go(rerun="all")
+    assert statuses(result) == EVERYTHING
+    assert len(world.store.load().attempts) == 12 + 1 + 3 + 12, "and every attempt is kept"
+
+
+def test_with_the_driver_watching_every_run_has_telemetry(world):
+    monitor = Monitor(3600.0, FakeNvml(card(), card(uuid="GPU-bbbb")))
+    gpus = (Gpu("NVIDIA A100", "GPU-aaaa"), Gpu("NVIDIA A100", "GPU-bbbb"))
+    host = dataclasses.replace(HOST, gpus=gpus, driver="535")
+    result, _ = world.go(host=host, monitor=monitor)
+    for attempt in world.store.load().attempts:
+        found = attempt.telemetry
+        assert [gpu["rank"] for gpu in found["gpus"]] == list(range(attempt.cell.ranks))
+        assert found["gpus"][0]["uuid"] == "GPU-aaaa"
+        assert {"before", "after", "cpu"} <= set(found)
+    assert {a.flags for a in result.attempts} == {()}
+
+
+def test_a_run_on_a_card_that_protected_itself_is_invalid_and_kept(world):
+    monitor = Monitor(3600.0, FakeNvml(card(reasons=0x20)))
+    host = dataclasses.replace(HOST, gpus=(Gpu("NVIDIA A100", "GPU-aaaa"),), driver="535")
+    suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, seeds=(1,))
+    world.go(host=host, monitor=monitor, suite=suite)
+    (attempt,) = world.store.load().attempts
+    assert (attempt.status, attempt.flags) == ("invalid", ("slowed_down",))
+    assert "sw_thermal_slowdown in 100% of the readings of rank 0's GPU" in attempt.failure.message
+    assert attempt.run is not None, "what it measured is kept, and enters no table"
+    assert not attempt.ok
+
+
+def test_where_accuracy_is_measured_every_free_gpu_takes_one_run(world):
+    gpus = tuple(Gpu("NVIDIA A100", f"GPU-{n}") for n in range(3))
+    nvml = FakeNvml(*(card(uuid=gpu.uuid) for gpu in gpus))
+    host = dataclasses.replace(HOST, gpus=gpus, driver="535", cores=12)
+    suite = make_suite(train=SUITE.train, measures="accuracy", seeds=tuple(range(1, 11)))
+    first, together = [], threading.Barrier(3, timeout=20)
+
+    class Together(FakeLauncher):
+        def launch(self, job, stop, on_line):
+            if len(first) < 3:
+                first.append(job)
+                together.wait()
+            return super().launch(job, stop, on_line)
+
+    launcher = Together()
+    result, _ = world.go(suite=suite, host=host, launcher=launcher, monitor=Monitor(3600.0, nvml))
+    assert result.failures == 0
+    assert len(world.good()) == 40
+    narrow = [job for job in launcher.jobs if job.ranks == 1]
+    assert {job.visible for job in narrow} == {("GPU-0",), ("GPU-1",), ("GPU-2",)}
+    assert {job.cores for job in narrow} == {4}
+    wide = [job for job in launcher.jobs if job.ranks == 2]
+    assert {job.visible for job in wide} == {()}, "several ranks have the machine to themselves"
+    assert len({a.telemetry["gpus"][0]["uuid"] for a in result.attempts}) == 3
+    assert not world.store.temporary.exists()
+
+
+def test_an_error_of_storing_in_one_lane_ends_the_sweep(world, monkeypatch):
+    gpus = tuple(Gpu("NVIDIA A100", f"GPU-{n}") for n in range(2))
+    host = dataclasses.replace(HOST, gpus=gpus, driver="535")
+    nvml = FakeNvml(*(card(uuid=gpu.uuid) for gpu in gpus))
+    suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, measures="accuracy")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Store, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        world.go(suite=suite, host=host, monitor=Monitor(3600.0, nvml))
 
 
 def test_a_stop_stores_the_run_as_interrupted_and_starts_no_other(world):
