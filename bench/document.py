@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import verdicts
+from bench import energy, verdicts
 from bench.about import about, one_line
 from bench.labels import axes_text, precision_label
 from bench.measures import BEST_HR
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from bench.store import Attempt
     from bench.suite import Suite
     from bench.tables import Table
-
-TABLES = ("accuracy", "convergence", "verdict", "throughput", "memory", "missing", "published")
-"""Names of the tables of a report, for `--table` and the regions of `--update`."""
 
 METHOD = (
     (
@@ -76,6 +73,7 @@ def page(
     images: Mapping[int, Sequence[Image]],
     notation: Notation = DEFAULT,
     foreign: Sequence[Node] = (),
+    attempts: Mapping[int, Attempt] | None = None,
 ) -> list[Node]:
     """The whole report.
 
@@ -87,6 +85,7 @@ def page(
         images: pictures by index of the block.
         notation: how runs become one number.
         foreign: the part on runs of other programs, if there are any.
+        attempts: the attempt of every good run, by the identity of its run: their energy.
     """
     nodes: list[Node] = [Heading(1, suite.title)]
     if suite.description:
@@ -108,6 +107,7 @@ def page(
             nodes.append(Text(notation.explained))
         if block.runs:
             nodes += _measured(suite, block, index + 1, figures, notation)
+            nodes += _energy(block, index + 1, attempts or {}, notation)
         else:
             nodes.append(Text("There is no good run yet."))
         nodes += _missing(block, index + 1)
@@ -170,6 +170,24 @@ def _measured(
         Heading(2, f"Peak memory ({how})"),
         Text(f"Peak {what} of the rank that needed most."),
         tabled("memory", f"Peak {what}, {how}", peak_memory(block, notation)),
+    ]
+
+
+def _energy(
+    block: Block, number: int, attempts: Mapping[int, Attempt], notation: Notation
+) -> list[Node]:
+    """Nothing where no driver told it."""
+    if not energy.known(block, attempts):
+        return []
+    title = f"Energy ({notation.name})"
+    table = energy.table(block, attempts, notation)
+    return [
+        Heading(2, title),
+        Text(
+            "Energy of the run's GPUs, from its start on, set-up and evaluation included; the rest "
+            "of the machine is not. *To best*: until the end of the epoch with the best hit rate."
+        ),
+        Tabled("energy", title, table, one_line(block), number),
     ]
 
 

@@ -11,9 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from bench import units
+from bench import energy, units
 from bench.accuracy_plots import curves, histogram
 from bench.drawing import GREY, INK, Frame, Picture, framed, look, render
+from bench.energy_plots import samples_per_joule
 from bench.labels import precision_label, ranks_text, sizes_text
 from bench.measures import BEST_HR, THROUGHPUT
 from bench.scaling_plots import can_scale, run_order, strong_scaling
@@ -21,13 +22,14 @@ from bench.stats import Missing, Ratio
 from bench.tables import SPEEDUPS, speedup
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from bench.grid import Block, Pool, Row
     from bench.scaling_plots import Line
+    from bench.store import Attempt
 
 
 def draw(
@@ -36,6 +38,7 @@ def draw(
     where: str,
     margin: float | None = None,
     published: Sequence[Line] = (),
+    attempts: Mapping[int, Attempt] | None = None,
 ) -> dict[str, Picture]:
     """The pictures of a block with one value of every other axis, by file name.
 
@@ -47,6 +50,7 @@ def draw(
         where: machine and date of the runs, for the footers.
         margin: the difference of hit rates that matters, if it is known.
         published: what others' strong scaling is.
+        attempts: the attempt of every good run, by the identity of its run: energy and flags.
     """
     pictures = {}
     if any(pool.values(BEST_HR) for pool in block.pools):
@@ -59,7 +63,9 @@ def draw(
                 lambda: strong_scaling(block, title, where, published)
             )
         if any(len(pool.values(THROUGHPUT)) > 1 for pool in block.pools):
-            pictures["run-order"] = render(lambda: run_order(block, title, where))
+            pictures["run-order"] = render(lambda: run_order(block, title, where, attempts))
+    if attempts and energy.known(block, attempts):
+        pictures["energy"] = render(lambda: samples_per_joule(block, title, where, attempts))
     return pictures
 
 

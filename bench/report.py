@@ -11,7 +11,7 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from bench.notation import Notation
     from bench.page import Node
     from bench.published import Figure
+    from bench.store import Attempt
     from bench.suite import Cell, Suite
 
 CAPTIONS = {
@@ -44,6 +45,7 @@ CAPTIONS = {
     "throughput": "Training throughput by ranks and precision",
     "strong-scaling": "Strong scaling: throughput over that of 1 rank",
     "run-order": "Throughput of every run in the order in which they were made",
+    "energy": "Samples per joule of the GPUs",
 }
 
 
@@ -60,11 +62,23 @@ class Material:
     unreadable: tuple[tuple[str, str], ...]
     """Path within the suite's folder, and reason."""
 
+    @cached_property
+    def attempts(self) -> dict[int, Attempt]:
+        """The attempt of every good run, by the identity of its run."""
+        return {id(one.run): one for one in self.loaded.attempts if one.ok}
+
     def page(self, notation: Notation, images: Mapping[int, Sequence[Image]]) -> list[Node]:
         """The report."""
         theirs = foreign_tables.section(self.foreign, self.grouped.blocks[0], notation)
         return page(
-            self.suite, self.grouped, self.figures, self.unreadable, images, notation, theirs
+            self.suite,
+            self.grouped,
+            self.figures,
+            self.unreadable,
+            images,
+            notation,
+            theirs,
+            self.attempts,
         )
 
 
@@ -110,9 +124,7 @@ def write_report(
     material = gather(suite, results_root, published_csv)
     pictures = plots_root / suite.name
     try:
-        images, written = _draw(
-            suite, material.grouped, material.figures, material.folder, pictures
-        )
+        images, written = _draw(material, pictures)
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
         write(report, markdown_page(nodes).encode("utf-8"))
@@ -186,11 +198,10 @@ def _gpu(data: Mapping[str, Any]) -> Gpu:
     return Gpu(str(data.get("name")), compute_capability=tuple(capability) if capability else None)
 
 
-def _draw(
-    suite: Suite, grouped: Grouped, figures: Sequence[Figure], folder: Path, pictures: Path
-) -> tuple[dict[int, list[Image]], list[Path]]:
+def _draw(material: Material, pictures: Path) -> tuple[dict[int, list[Image]], list[Path]]:
     """Write the pictures of every block that has runs; links are relative to the report."""
-    relative = Path(os.path.relpath(pictures, folder)).as_posix()
+    relative = Path(os.path.relpath(pictures, material.folder)).as_posix()
+    grouped = material.grouped
     images: dict[int, list[Image]] = {}
     written: list[Path] = []
     for index, block in enumerate(grouped.blocks):
@@ -200,7 +211,7 @@ def _draw(
                 continue
             suffix = "".join(f"-{name}={value}" for name, value in part.rows[0].rest)
             suffix = re.sub(r"[^A-Za-z0-9._=-]+", "_", suffix) + number
-            for name, caption, png, svg in _pictures_of(suite, part, figures):
+            for name, caption, png, svg in _pictures_of(material, part):
                 stem = f"{name}{suffix}"
                 for kind, content in (("png", png), ("svg", svg)):
                     path = pictures / f"{stem}.{kind}"
@@ -211,20 +222,19 @@ def _draw(
     return images, written
 
 
-def _pictures_of(
-    suite: Suite, block: Block, figures: Sequence[Figure]
-) -> list[tuple[str, str, bytes, bytes]]:
+def _pictures_of(material: Material, block: Block) -> list[tuple[str, str, bytes, bytes]]:
     """Name, caption and both forms of every picture of one block."""
     from bench import plots, scaling_plots
 
+    suite = material.suite
     assert block.condition is not None
     assert block.span is not None
     where = f"{machine_text(block.condition.machine)}. Runs of {dates_text(block.span)}."
     data = block.condition.dataset.name
     rest = ", ".join(f"{name} {value}" for name, value in block.rows[0].rest)
     title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
-    lines = scaling_plots.published_lines(figures, suite.published_systems)
-    drawn = plots.draw(block, title, where, suite.margin_hr, lines)
+    lines = scaling_plots.published_lines(material.figures, suite.published_systems)
+    drawn = plots.draw(block, title, where, suite.margin_hr, lines, material.attempts)
     return [
         (
             name,

@@ -57,6 +57,7 @@ def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
         later = attempt.ok and id(attempt.run) not in counts
         message = "a later attempt of this seed counts" if later else ""
         message = attempt.failure.message if attempt.failure else message
+        message = "; ".join(part for part in (message, ", ".join(attempt.flags)) if part)
         rows.append(
             (
                 str(attempt.seed),

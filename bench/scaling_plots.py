@@ -22,13 +22,15 @@ from bench.stats import Missing
 from bench.tables import scaling
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-    from bench.grid import Block
+    from bench.grid import Block, Pool
     from bench.published import Figure
+    from bench.store import Attempt
+    from ncf.record import RunRecord
 
 _MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 
@@ -189,23 +191,45 @@ def _our_line(ax: Axes, block: Block, precision: str) -> None:
         ax.text(0.97, 0.05, "no good run", ha="right", transform=ax.transAxes, color=GREY)
 
 
-def run_order(block: Block, title: str, where: str) -> Drawing:
+def run_order(
+    block: Block, title: str, where: str, attempts: Mapping[int, Attempt] | None = None
+) -> Drawing:
     """Every run's samples/s against the median of its cell, in the order in which they started.
 
-    A machine that slows down, or a card that throttles, shows as a slope or a step in all cells.
+    A machine that slows down shows as a slope or a step in all cells. Runs that something
+    disturbed are ringed; those in which a card protected itself are crossed and enter no table.
+
+    Args:
+        block: the runs.
+        title: for the heading.
+        where: machine and date.
+        attempts: the attempt of every good run, by the identity of its run.
     """
     legend: list[Any] = [
         Line2D([], [], ls="", color=look(p).color, marker=look(p).marker, ms=5, label=label)
         for p, label in ((p, precision_label(block, p)) for p in block.precisions)
     ]
-    runs = []
+    runs: list[tuple[RunRecord, float]] = []
+    slowed: set[int] = set()
     for pool in block.pools:
         values = [(run, THROUGHPUT.of(run)) for run in pool.runs]
         known = [(run, value) for run, value in values if not isinstance(value, Missing)]
         if known:
             middle = statistics.median(value for _, value in known)
             runs += [(run, value / middle - 1) for run, value in known]
+            slowed |= {id(run) for run, value in _slowed(pool)}
+            runs += [(run, value / middle - 1) for run, value in _slowed(pool)]
     runs.sort(key=lambda one: (one[0].started_at, one[0].world_size, one[0].precision.requested))
+    flagged = {key: attempt.flags for key, attempt in (attempts or {}).items() if attempt.flags}
+    ringed = [(i, 100 * v) for i, (run, v) in enumerate(runs, 1) if id(run) in flagged]
+    crossed = [(i, 100 * v) for i, (run, v) in enumerate(runs, 1) if id(run) in slowed]
+    kinds = sorted({name for i, _ in ringed for name in flagged[id(runs[i - 1][0])]})
+    if ringed:
+        label = f"flagged: {', '.join(kinds)}"
+        legend.append(Line2D([], [], ls="", marker="o", ms=10, mfc="none", mec=INK, label=label))
+    if crossed:
+        label = "slowed down by the card itself: invalid"
+        legend.append(Line2D([], [], ls="", marker="x", ms=9, mew=1.6, mec=INK, label=label))
     frame = Frame(
         f"{title}: throughput against run order",
         (
@@ -230,6 +254,17 @@ def run_order(block: Block, title: str, where: str) -> Drawing:
             marker=style.marker,
             ms=5 if len(runs) <= 100 else 2.5,
         )
+    for marks, marker in ((ringed, "o"), (crossed, "x")):
+        ax.plot(
+            [i for i, _ in marks],
+            [v for _, v in marks],
+            ls="",
+            marker=marker,
+            ms=10 if marker == "o" else 9,
+            mfc="none",
+            mec=INK,
+            mew=1.0 if marker == "o" else 1.6,
+        )
     limit = max(1.0, 110 * max(abs(value) for _, value in runs))
     ax.set_ylim(-limit, limit)
     ax.set_xlim(0.4, len(runs) + 0.6)
@@ -238,3 +273,14 @@ def run_order(block: Block, title: str, where: str) -> Drawing:
     ax.set_xlabel("run, in order of its start")
     ax.set_ylabel("against its cell's median")
     return figure
+
+
+def _slowed(pool: Pool) -> list[tuple[RunRecord, float]]:
+    """Runs of failed attempts in which a card protected itself, with their samples/s."""
+    found = []
+    for attempt in pool.tally.failed:
+        if attempt.run is not None and "slowed_down" in attempt.flags:
+            value = THROUGHPUT.of(attempt.run)
+            if not isinstance(value, Missing):
+                found.append((attempt.run, value))
+    return found
