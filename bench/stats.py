@@ -115,6 +115,23 @@ def quantile(ordered: Sequence[float], q: float) -> float:
     return min(max(a + (position - lower) * (b - a), a), b)
 
 
+FEWEST = {0.90: 10, 0.95: 20, 0.99: 100}
+"""Values from which a tail can be told: below, the largest value would pass for a percentile."""
+
+
+def tail(values: Sequence[float], q: float) -> Value:
+    """A high percentile, such as a latency's p99; Missing where there are too few values for it.
+
+    Args:
+        values: one a request.
+        q: 0.90, 0.95 or 0.99.
+    """
+    fewest = FEWEST[q]
+    if len(values) < fewest:
+        return Missing(f"p{q * 100:.0f} needs {fewest} values, n={len(values)}")
+    return quantile(sorted(values), q)
+
+
 def ratio(numerator: float, denominator: float) -> Value:
     """Numerator / denominator, unrounded; Missing where the denominator is no baseline."""
     if not (math.isfinite(numerator) and math.isfinite(denominator)):

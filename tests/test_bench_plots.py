@@ -286,6 +286,22 @@ def test_the_margin_is_a_band_around_the_mean_of_full_precision():
     assert "± 0.003, the margin" in " ".join(" ".join(texts(figure)).split())
 
 
+def test_the_published_histogram_of_400_and_400_runs_with_its_two_means():
+    from test_bench_equivalence import arm
+    from test_bench_verdicts import block_of as one_rank
+
+    block = one_rank({"fp32": arm(400, 0.95917, 4e-4, 1), "amp": arm(400, 0.95915, 4e-4, 2)})
+    figure = drawn("histogram", block)
+
+    everything = " ".join(texts(figure))
+    assert "mean 0.95917, SD 0.00040" in everything
+    assert "mean 0.95915, SD 0.00040" in everything
+    assert everything.count("(n=400)") == 2
+    bars = [axes.containers[0].patches for axes in figure.axes]
+    assert [sum(bar.get_height() for bar in panel) for panel in bars] == [400, 400]
+    assert 10 <= len(bars[0]) <= 40
+
+
 def test_run_order_follows_the_clock_and_not_the_grid():
     figure = drawn("order", smoke())
 
