@@ -164,3 +164,23 @@ def matches(system: str, gpus: Sequence[Mapping[str, Any]]) -> bool:
         if not isinstance(memory, int | float) or abs(memory / 1e9 - gigabytes) > 0.12 * gigabytes:
             return False
     return True
+
+
+def nearest(figures: Sequence[Figure], gpus: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The published training system most like a machine: its GPU model, then memory, then count.
+
+    Empty where no source has that model; a machine without GPUs is like none of them.
+    """
+    if not gpus:
+        return ()
+    name, memory = str(gpus[0].get("name") or ""), gpus[0].get("memory_bytes")
+    size = memory / 1e9 if isinstance(memory, int | float) else 0.0
+    found = []
+    for system in distinct(select(figures, metric="train_throughput"), "system"):
+        parsed = parse_system(system)
+        if parsed is None:
+            continue
+        count, model, gigabytes = parsed
+        if re.search(rf"(?<![A-Za-z0-9]){re.escape(model)}(?![0-9])", name):
+            found.append((abs(gigabytes - size), abs(count - len(gpus)), system))
+    return (min(found)[2],) if found else ()

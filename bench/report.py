@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,6 +96,9 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     figures = published.read(published_csv)
     attempts = [a for a in loaded.attempts if not set(a.flags) & set(suite.without)]
     grouped = group(cells(suite), suite.seeds_of, attempts, partial(_why_not, suite))
+    if not suite.published_systems and (machine := grouped.blocks[0].machine) is not None:
+        gpus = [{"name": name, "memory_bytes": size} for name, size in machine.gpus]
+        suite = replace(suite, published_systems=published.nearest(figures, gpus))
     unreadable = tuple(
         (path.relative_to(folder).as_posix(), why) for path, why in [*loaded.unreadable, *broken]
     )

@@ -113,3 +113,22 @@ def test_a_broken_file_is_one_line_that_names_it(tmp_path, content, message):
 
     assert "published.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "count", "system"),
+    [
+        ("NVIDIA A100-SXM4-40GB", 40, 8, "DGX A100 8x A100 40GB"),
+        ("NVIDIA A100-SXM4-80GB", 80, 4, "DGX A100 8x A100 40GB"),
+        ("Tesla V100-SXM2-16GB", 16, 1, "DGX-1 8x V100 16GB"),
+        ("Tesla V100-SXM3-32GB", 32, 16, "DGX-2 16x V100 32GB"),
+        ("NVIDIA H200", 139, 1, None),
+        ("NVIDIA A1000", 8, 1, None),
+    ],
+)
+def test_the_nearest_system_has_the_same_model_of_gpu(name, gib, count, system):
+    assert published.nearest(FIGURES, gpus(name, gib, count)) == ((system,) if system else ())
+
+
+def test_a_machine_without_gpus_is_near_to_none():
+    assert published.nearest(FIGURES, []) == ()

@@ -171,6 +171,15 @@ def test_published_systems_are_left_out_where_the_suite_names_none(report):
     assert "NVIDIA DeepLearningExamples" not in report(suite, grid(suite))
 
 
+def test_a_suite_that_names_no_system_gets_the_one_nearest_to_its_machine(report):
+    suite = make_suite(axes={"ranks": (1,), "precision": ("amp",)}, seeds=(1,))
+
+    text = report(suite, [replace(a, host=A100_HOST) for a in grid(suite)])
+
+    assert "### DGX A100 8x A100 40GB: NVIDIA DeepLearningExamples" in text
+    assert "DGX-1" not in text
+
+
 def test_a_suite_without_records_says_how_to_make_them(tmp_path):
     with pytest.raises(UserError, match="no records of sample; make them: bench run sample"):
         write_report(make_suite(), tmp_path / "results", tmp_path / "plots", CSV)
