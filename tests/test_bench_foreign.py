@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 
 import foreign_logs as logs
 import golden
@@ -310,6 +311,19 @@ def test_runs_of_different_programs_get_tables_of_their_own(bench, tmp_path):
     ]
     assert tables[0]["rows"][0][0]["text"] == "n/a (not in the log)"
     assert tables[2]["rows"][0][1]["text"] == "full (FP32 or TF32: not stated)"
+
+
+def test_foreign_runs_alone_make_a_report_too(bench, tmp_path):
+    shutil.rmtree(tmp_path / "results" / "sample" / "records")
+    (file,) = write(tmp_path, a=logs.pytorch())
+    bench("ingest", file, "--suite", "sample")
+
+    assert bench("report", "sample")[0] == 0
+
+    text = (tmp_path / "results" / "sample" / "report.md").read_text(encoding="utf-8")
+    assert "There is no good run yet." in text
+    assert "**No ratio is given**: there is no good run of ours" in text
+    assert "n/a (n=0/3, 3 not run)" in text
 
 
 def test_a_broken_foreign_record_is_listed(bench, tmp_path):
