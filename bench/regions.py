@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 EXAMPLE = "<!-- ncf-bench:begin smoke accuracy --> and <!-- ncf-bench:end --> on lines of their own"
 
 _MARKER = re.compile(r"\s*<!--\s*ncf-bench:(?P<kind>[^\s>]*)(?P<words>.*?)-->\s*")
+_LINES = re.compile(r"[^\n]*\n|[^\n]+")  # and no other line ends: numbers as editors show them
 _FENCE = re.compile(r" {0,3}(```+|~~~+)")
 
 
@@ -44,7 +45,7 @@ def replace(text: str, file: str, render: Callable[[Region], str | None]) -> str
     Raises:
         UserError: a marker is broken or has no partner, or there are none; names the line.
     """
-    lines = text.splitlines(keepends=True)
+    lines = _LINES.findall(text)
     pairs = _pairs(lines, file)
     if not pairs:
         raise UserError(f"{file}: no region to update; write {EXAMPLE}")

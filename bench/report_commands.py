@@ -67,10 +67,7 @@ def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     from bench.notation import Notation
 
     notation = Notation(parsed.aggregate, parsed.numbers)
-    if parsed.table and not parsed.format:
-        raise UserError(
-            "--table chooses what --format prints: give --format markdown, for instance"
-        )
+    _check_combinations(parsed)
     if parsed.update:
         return _update(parsed, trainer, notation)
     if parsed.published:
@@ -91,6 +88,18 @@ def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
         for path in write_report(suite, parsed.results, parsed.plots, csv, notation):
             print(path)
     return OK
+
+
+def _check_combinations(parsed: argparse.Namespace) -> None:
+    """An option that would change nothing is a mistake."""
+    if parsed.table and not parsed.format:
+        raise UserError(
+            "--table chooses what --format prints: give --format markdown, for instance"
+        )
+    if parsed.update and (parsed.format or parsed.published):
+        raise UserError("--update writes regions of a file: drop --format, --table, --published")
+    if parsed.published and (parsed.suite or parsed.aggregate != "median"):
+        raise UserError("--published prints others' figures: drop the suite and --aggregate")
 
 
 def _suites_with_records(results: Path) -> list[str]:
@@ -176,13 +185,14 @@ def _update(parsed: argparse.Namespace, trainer: tuple[str, ...], notation: Nota
         except UserError as error:
             raise UserError(f"{region.where}: {error}") from None
 
-    file = parsed.update
+    file = parsed.update.resolve() if parsed.update.is_symlink() else parsed.update
     try:
-        old = file.read_bytes().decode("utf-8")
+        old, mode = file.read_bytes().decode("utf-8"), file.stat().st_mode
     except OSError as error:
         raise UserError(f"--update {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UserError(f"--update {file}: not UTF-8 text (byte {error.start})") from None
-    write(file, replace(old, str(file), render).encode("utf-8"))
-    print(file)
+    write(file, replace(old, str(parsed.update), render).encode("utf-8"))
+    file.chmod(mode)  # it is somebody else's file
+    print(parsed.update)
     return OK

@@ -38,6 +38,11 @@ def test_windows_line_ends_stay():
     assert once.count("\n") == once.count("\r\n")
 
 
+def test_lines_are_counted_as_editors_do():
+    with pytest.raises(UserError, match=r"^x:3: "):
+        replace("a\u2028b\x0cc\n\n<!-- ncf-bench:end -->\n", "x", shown)
+
+
 def test_a_region_can_be_left_alone():
     once = replace(PAGE, "README.md", lambda r: shown(r) if r.suite == "dgx" else None)
 

@@ -265,6 +265,35 @@ def test_a_file_that_cannot_be_updated_is_named_with_its_line_and_left_alone(
     assert path.read_text(encoding="utf-8") == README.replace(*change)
 
 
+def test_a_link_stays_a_link_and_the_mode_stays(bench, tmp_path):
+    path = tmp_path / "real.md"
+    path.write_text(README, encoding="utf-8")
+    path.chmod(0o600)
+    (tmp_path / "README.md").symlink_to(path)
+
+    assert bench("--update", "README.md")[0] == 0
+
+    assert (tmp_path / "README.md").is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "151,120" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("sample", "--table", "throughput"),
+        ("--update", "README.md", "--format", "csv"),
+        ("--published", "sample"),
+        ("--published", "--aggregate", "best"),
+    ],
+)
+def test_an_option_that_would_change_nothing_is_a_mistake(bench, words):
+    code, out, err = bench(*words)
+
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
 def test_a_file_that_is_not_there_is_one_line(bench):
     assert bench("--update", "none.md")[2] == (
         "bench: error: --update none.md: No such file or directory\n"
