@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run|plan|status|report|ingest|export`."""
+"""The command line: `python -m bench run|plan|status|report|ingest|export|doctor|check`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import commands, foreign_commands, report_commands, run_command
+from bench import (
+    check_command,
+    commands,
+    doctor_command,
+    foreign_commands,
+    report_commands,
+    run_command,
+)
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
 from bench.options import TRAINER
@@ -131,6 +138,10 @@ def _parser() -> Parser:
     foreign_commands.add_ingest_arguments(add)
     add = command("export", foreign_commands.export, "write our runs as DLLogger or MLPerf logs")
     foreign_commands.add_export_arguments(add)
+    add = command("doctor", doctor_command.run, "look at machine and installation before a sweep")
+    doctor_command.add_arguments(add)
+    add = command("check", check_command.run, "read every stored record and list those not sound")
+    check_command.add_arguments(add)
     return parser
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bench.plan import Plan, Selection
     from bench.suite import Suite
 
-NAMES = ("run", "plan", "status", "report", "ingest", "export")
+NAMES = ("run", "plan", "status", "report", "ingest", "export", "doctor", "check")
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field
@@ -172,30 +173,35 @@ class Store:
             OSError: the disk is full or the folder is read-only; nothing was changed.
         """
         path = self.path(attempt.cell.key, attempt.seed, attempt.attempt)
-        text = json.dumps(attempt.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        data = attempt.to_dict()
+        data["sha256"] = content_hash(data)
+        text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
         write_new(path, text + "\n")
         return path
 
     def load(self) -> Loaded:
         """Read every attempt. A file that cannot be read is listed, never an error."""
         loaded = Loaded([], [])
-        if not self.records.is_dir():
-            return loaded
-        for folder in sorted(self.records.iterdir()):
-            if not folder.is_dir():
-                continue
-            for seed, number, path in self._files(folder.name):
-                attempt = _read(path, folder.name, seed, number)
-                if isinstance(attempt, str):
-                    loaded.unreadable.append((path, attempt))
-                else:
-                    loaded.attempts.append(attempt)
+        for key, seed, number, path in self.names():
+            attempt = _read(path, key, seed, number)
+            if isinstance(attempt, str):
+                loaded.unreadable.append((path, attempt))
+            else:
+                loaded.attempts.append(attempt)
         return loaded
 
     def remove_leftovers(self) -> None:
         """Delete temporary files of a killed sweep. Only the holder of the lock may call this."""
         for path in self.records.glob("*/.*.tmp"):
             path.unlink(missing_ok=True)
+
+    def names(self) -> Iterable[tuple[str, int, int, Path]]:
+        """Cell, seed, attempt and path of every record, in order; none is opened."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            for folder in sorted(self.records.iterdir()):
+                if folder.is_dir():
+                    for seed, number, path in self._files(folder.name):
+                        yield folder.name, seed, number, path
 
     def _files(self, cell_key: str) -> Iterable[tuple[int, int, Path]]:
         """Seed, attempt and path of each file of a cell, in order."""
@@ -206,6 +212,13 @@ class Store:
                 if match:
                     found.append((int(match[1]), int(match[2]), path))
         return sorted(found)
+
+
+def content_hash(data: Mapping[str, Any]) -> str:
+    """SHA-256 over an attempt's content, its own hash left out; `bench check` compares it."""
+    content = {name: value for name, value in data.items() if name != "sha256"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(path: Path, key: str, seed: int, number: int) -> Attempt | str:

@@ -62,7 +62,11 @@ def _run(words: list[str]) -> int:
     commands.add_parser("train", help="train on a prepared folder", add_help=False)
     options = commands.add_parser("options", help="list the options of train")
     options.add_argument("--json", action="store_true", help="as JSON, for programs")
+    probe = commands.add_parser("probe", help="what this installation can do, as JSON")
+    probe.add_argument("--data", default="", help="a data folder to compare with its hashes")
     parsed = parser.parse_args(words)
+    if parsed.command == "probe":
+        return _probe(parsed.data)
     if parsed.command == "options":
         return _print_options(as_json=parsed.json)
     return int(parsed.run(parsed))
@@ -81,6 +85,21 @@ def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _train(words: list[str]) -> int:
     config = config_from_arguments(words)
+    _need_tensorflow()
+    from ncf import train
+
+    return train.run(config)
+
+
+def _probe(data: str) -> int:
+    _need_tensorflow()
+    from ncf.probe import facts
+
+    print(json.dumps(facts(data)))
+    return 0
+
+
+def _need_tensorflow() -> None:
     # TensorFlow's start-up notices would drown the progress; errors still show.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
@@ -91,9 +110,6 @@ def _train(words: list[str]) -> int:
             f"training needs TensorFlow, which cannot be imported ({reason}): install "
             "ncf-bench[cpu] or ncf-bench[cuda], or run ./run_benchmarks.sh"
         ) from None
-    from ncf import train
-
-    return train.run(config)
 
 
 def _print_options(*, as_json: bool) -> int:

@@ -153,6 +153,22 @@ class Ranks:
         return str(horovod.__version__)
 
 
+def horovod_build() -> dict[str, Any]:
+    """Version of Horovod and what it was built with, or why it cannot be used."""
+    try:
+        import horovod
+        import horovod.tensorflow as hvd
+    except ImportError as error:
+        return {"problem": _first_line(error)}
+    return {
+        "problem": None,
+        "version": str(horovod.__version__),
+        "gloo": bool(hvd.gloo_built()),
+        "nccl": bool(hvd.nccl_built()),
+        "mpi": bool(hvd.mpi_built()),
+    }
+
+
 def _start_horovod(size: int) -> Any:
     try:
         import horovod.tensorflow as hvd

@@ -46,9 +46,49 @@ def main(words: list[str]) -> int:
         keys = ("name", "type", "default", "choices")
         print(json.dumps({"options": [dict(zip(keys, option, strict=True)) for option in OPTIONS]}))
         return 0
+    if words[0] == "probe":
+        return probe(words)
     if words[0] in ("prepare", "synthesize"):
         return make_data(words)
     return train(words[1:])
+
+
+def probe(words: list[str]) -> int:
+    """What `ncf probe` prints on a sound machine without GPU; STUB_PROBE breaks one thing."""
+    broken = os.environ.get("STUB_PROBE", "")
+    if broken == "no tensorflow":
+        print("ncf: error: training needs TensorFlow, which cannot be imported", file=sys.stderr)
+        return 2
+    if broken == "rubbish":
+        print("hello")
+        return 0
+    bits = {"mantissa_bits": 23, "expected_mantissa_bits": 23}
+    fp32 = {"effective": "fp32", "compute_dtype": "float32", **bits}
+    if broken == "tf32":
+        fp32 |= {"effective": "tf32 or float16", "mantissa_bits": 10}
+    amp = {"mantissa_bits": 7, "expected_mantissa_bits": 7}
+    facts = {
+        "versions": {"tensorflow": "2.21.0", "python": "3.12.3", "numpy": "2.0.0"},
+        "cuda_build": False,
+        "gpus": 0,
+        "gpu": None,
+        "precision": {
+            "fp32": fp32,
+            "tf32": {"not_available": "--precision tf32 needs an NVIDIA GPU"},
+            "amp": {"effective": "amp", "compute_dtype": "bfloat16", **amp},
+        },
+        "horovod": {
+            "problem": None,
+            "version": "0.28.1",
+            "gloo": True,
+            "nccl": False,
+            "mpi": False,
+        },
+        "data": {"hash": DATA["hash"], "problem": None} if "--data" in words else None,
+    }
+    print("a line of a library")
+    print(json.dumps(facts))
+    return 0
 
 
 def make_data(words: list[str]) -> int:

@@ -79,11 +79,27 @@ def test_the_file_has_the_promised_form(store):
         "command",
         "log",
         "host",
+        "flags",
         "telemetry",
         "run",
+        "sha256",
     ]
     assert (data["schema_version"], data["kind"], data["telemetry"]) == (1, "attempt", None)
     assert data["cell"]["key"] == CELL.key
+
+
+def test_an_attempt_of_before_there_were_flags_is_read(store):
+    path = store.write(good())
+    data = json.loads(path.read_text(encoding="utf-8"))
+    del data["flags"], data["sha256"]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    (read,) = store.load().attempts
+    assert (read.ok, read.flags) == (True, ())
+
+
+def test_flags_come_back(store):
+    store.write(dataclasses.replace(good(), flags=("busy_host",)))
+    assert store.load().attempts[0].flags == ("busy_host",)
 
 
 def test_an_attempt_is_never_overwritten(store):
