@@ -39,7 +39,7 @@ def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     from bench.effect import effect_lines
     from bench.view import plan_text
 
-    made, loaded = _look(parsed, trainer)
+    made, loaded = _look(parsed, trainer, brief=False)
     effects = effect_lines(made, loaded.attempts)
     if parsed.json:
         print(json.dumps({**made.to_dict(), "smallest_effects": effects}, indent=1))
@@ -76,7 +76,9 @@ def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     return OK
 
 
-def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, Any]:
+def _look(
+    parsed: argparse.Namespace, trainer: tuple[str, ...], *, brief: bool = True
+) -> tuple[Plan, Any]:
     """The plan as things stand, and what is stored."""
     from bench.data import Resolver
     from bench.launch import Stop
@@ -86,7 +88,7 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     suite = load_suite(parsed.suite, trainer)
     found = Resolver(parsed.data_root, Stop(), print).find(suite, parsed.data)
     host = read_host(machine_id(parsed.results, create=False))
-    loaded = load(parsed.results / suite.name)
+    loaded = load(parsed.results / suite.name, brief=brief)
     data = found.identity if found else None
     versions = trainer_versions(trainer)
     plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)

@@ -152,8 +152,15 @@ def _measured(
         nodes.append(Quote(f"Not better than popularity: {'; '.join(low)}."))
     nodes.append(tabled("convergence", f"Convergence, {how}", convergence(block, notation)))
     nodes += _verdict(suite, block, number, figures)
+    nodes.append(Heading(2, f"Training throughput ({how})"))
+    if suite.measures == "accuracy":
+        nodes.append(
+            Quote(
+                "This suite measures accuracy: its runs may have shared the machine, one on each "
+                "GPU. Their speed is not that of a run alone."
+            )
+        )
     nodes += [
-        Heading(2, f"Training throughput ({how})"),
         tabled("throughput", f"Training throughput, {how}", throughput(block, notation)),
     ]
     machine = block.condition.machine

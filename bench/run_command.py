@@ -125,7 +125,7 @@ def _sweep(
     from bench.view import plan_text
 
     running.recover(store, view.say)
-    loaded = store.load()
+    loaded = store.load(brief=True)
     for path, reason in loaded.unreadable:
         view.say(f"unreadable, not counted: {path}: {reason}")
     accept = parsed.accept_plan_change

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import re
@@ -14,7 +15,7 @@ from bench.suite import Cell
 from ncf.record import RecordError, RunRecord, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -179,15 +180,21 @@ class Store:
         write_new(path, text + "\n")
         return path
 
-    def load(self) -> Loaded:
-        """Read every attempt. A file that cannot be read is listed, never an error."""
-        loaded = Loaded([], [])
-        for key, seed, number, path in self.names():
-            attempt = _read(path, key, seed, number)
-            if isinstance(attempt, str):
-                loaded.unreadable.append((path, attempt))
-            else:
-                loaded.attempts.append(attempt)
+    def load(self, *, brief: bool = False) -> Loaded:
+        """Read every attempt. A file that cannot be read is listed, never an error.
+
+        Args:
+            brief: without epochs, configuration and telemetry, which planning does not need: ten
+                thousand runs take a second and some megabytes less then.
+        """
+        loaded, shared = Loaded([], []), Shared()
+        with _no_collection():
+            for key, seed, number, path in self.names():
+                attempt = _read(path, key, seed, number, shared, brief=brief)
+                if isinstance(attempt, str):
+                    loaded.unreadable.append((path, attempt))
+                else:
+                    loaded.attempts.append(attempt)
         return loaded
 
     def remove_leftovers(self) -> None:
@@ -221,10 +228,51 @@ def content_hash(data: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read(path: Path, key: str, seed: int, number: int) -> Attempt | str:
+class Shared:
+    """Values that many records have in common are kept once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[Any]] = {}
+
+    def put_into(self, data: dict[str, Any]) -> None:
+        """Replace a record's host and versions by equal ones seen before."""
+        data["host"] = self._same("host", data.get("host"))
+        if isinstance(data.get("run"), dict):
+            data["run"]["versions"] = self._same("versions", data["run"].get("versions"))
+
+    def _same(self, kind: str, value: Any) -> Any:
+        seen = self._seen.setdefault(kind, [])
+        for known in seen:
+            if known == value:
+                return known
+        seen.append(value)
+        return value
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Many small objects that all stay: looking for garbage among them again and again is waste."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _read(
+    path: Path, key: str, seed: int, number: int, shared: Shared, *, brief: bool
+) -> Attempt | str:
     """The attempt in a file, or why it cannot be used."""
     try:
-        attempt = Attempt.from_dict(read_json(path))
+        data = read_json(path)
+        shared.put_into(data)
+        if brief:
+            data |= {"telemetry": None, "command": ()}
+            if isinstance(data.get("run"), dict):
+                data["run"] |= {"epochs": (), "config": {}}
+        attempt = Attempt.from_dict(data)
     except RecordError as error:
         return str(error).removeprefix(f"{path}: ")
     inside = (attempt.cell.key, attempt.seed, attempt.attempt)
@@ -236,6 +284,6 @@ def _read(path: Path, key: str, seed: int, number: int) -> Attempt | str:
     )
 
 
-def load(suite_dir: Path) -> Loaded:
-    """All attempts stored under results/<suite>."""
-    return Store(suite_dir).load()
+def load(suite_dir: Path, *, brief: bool = False) -> Loaded:
+    """All attempts stored under results/<suite>; see Store.load."""
+    return Store(suite_dir).load(brief=brief)

@@ -95,6 +95,19 @@ def test_the_shipped_suites_are_the_promised_grids():
     assert grid("smoke") == ("synthetic 100k", (1, 2), ("fp32", "amp"), 3)
     assert grid("ml-100k") == ("ml-100k", (1, 2), ("fp32", "amp"), 5)
     assert grid("dgx") == ("ml-20m", (1, 4, 8), ("fp32", "tf32", "amp"), 5)
+    assert grid("seeds") == ("ml-20m", (1,), ("fp32", "amp"), 400)
+    assert grid("cpu") == ("synthetic 1m", (1, 2), ("fp32", "amp"), 6)
+
+
+def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
+    found = {name: parse(suites.read(name)[2], name, name, trainer_options()) for name in NAMES}
+    assert {name for name in NAMES if found[name].measures == "accuracy"} == {"seeds"}
+    assert {name: found[name].device for name in NAMES} == {
+        "smoke": None, "ml-100k": None, "dgx": "gpu", "seeds": "gpu", "cpu": "cpu",
+    }  # fmt: skip
+
+
+NAMES = ("smoke", "ml-100k", "dgx", "seeds", "cpu")
 
 
 BAD = [
