@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from test_bench_suite import GOOD, read
 
+from bench import suite_file
 from bench.errors import UserError
+from bench.options import trainer_options
 from bench.suite import Rule, cells, ordered
+from bench.suite_file import parse
 
 
 def keys(text):
@@ -161,6 +165,17 @@ def test_mistakes_in_the_limits_are_named(line, message):
     with pytest.raises(UserError) as caught:
         read(GOOD.replace("timeout_s = 90", line))
     assert message in str(caught.value)
+
+
+def test_the_example_in_the_documentation_is_a_suite_and_shows_every_key():
+    text = (Path(__file__).parent.parent / "docs" / "running.md").read_text(encoding="utf-8")
+    example = text.partition("```toml\n")[2].partition("```")[0]
+    suite = parse(example, "scaling", "docs/running.md", trainer_options())
+    assert len(cells(suite)) == 10
+    for table, known in suite_file._TABLES.items():
+        assert f"[{table}]" in example
+        assert all(f"{key} =" in example for key in known or ())
+    assert all(f"[[{name}]]" in example for name in suite_file._LISTS)
 
 
 def test_a_rule_matches_when_every_axis_has_one_of_its_values():
