@@ -26,6 +26,8 @@ from bench.options import trainer_versions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.data import PreparedData
+    from bench.host import Host
     from bench.launch import Stop
     from bench.plan import Plan
     from bench.store import Store
@@ -115,26 +117,15 @@ def _sweep(
     stop: Stop,
 ) -> tuple[Plan, Result]:
     """Under the lock: clear up, get the data, plan, run."""
-    from bench import accepted, running
+    from bench import running
     from bench.attempt import Sweep
-    from bench.data import Resolver
     from bench.launch import LocalLauncher
-    from bench.plan import make_plan
     from bench.sweep import run_sweep
     from bench.telemetry import Monitor
     from bench.view import plan_text
 
     running.recover(store, view.say)
-    loaded = store.load(brief=True)
-    for path, reason in loaded.unreadable:
-        view.say(f"unreadable, not counted: {path}: {reason}")
-    accept = parsed.accept_plan_change
-    accepted.check(suite, store.folder, loaded.attempts, accept=accept, say=view.say)
-    host = read_host(machine_id(parsed.results, create=True))
-    data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
-    accepted.remember(suite, store.folder)
-    versions = trainer_versions(trainer)
-    plan = make_plan(suite, selection(parsed), loaded.attempts, host, data.identity, versions)
+    plan, host, data = _plan(parsed, trainer, suite, view, store, stop)
     view.say(plan_text(plan))
     always = suite.launcher == "horovodrun"
     sweep = Sweep(
@@ -151,6 +142,32 @@ def _sweep(
         monitor=Monitor(suite.telemetry_s) if suite.telemetry_s is not None else None,
     )
     return plan, run_sweep(sweep, plan)
+
+
+def _plan(
+    parsed: argparse.Namespace,
+    trainer: tuple[str, ...],
+    suite: Suite,
+    view: View,
+    store: Store,
+    stop: Stop,
+) -> tuple[Plan, Host, PreparedData]:
+    """What is to run, where and on what; the records are let go of before the first run."""
+    from bench import accepted
+    from bench.data import Resolver
+    from bench.plan import make_plan
+
+    loaded = store.load(brief=True)
+    for path, reason in loaded.unreadable:
+        view.say(f"unreadable, not counted: {path}: {reason}")
+    accept = parsed.accept_plan_change
+    accepted.check(suite, store.folder, loaded.attempts, accept=accept, say=view.say)
+    host = read_host(machine_id(parsed.results, create=True))
+    data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
+    accepted.remember(suite, store.folder)
+    versions = trainer_versions(trainer)
+    attempts = loaded.attempts
+    return make_plan(suite, selection(parsed), attempts, host, data.identity, versions), host, data
 
 
 def _write_report(parsed: argparse.Namespace, suite: Suite) -> list[Path]:

@@ -36,7 +36,7 @@ OPTIONS = [
 ]
 BEHAVIOURS = (
     *("ok", "nan", "invalid", "error", "crash", "abort", "killed", "oom", "hang", "deaf"),
-    *("rubbish", "norecord", "tf32", "wrongseed", "otherdata", "fork"),
+    *("rubbish", "norecord", "tf32", "wrongseed", "otherdata", "fork", "linger"),
 )
 DATA = {"name": "stub-data", "hash": "0123456789abcdef", "candidates": "feedfacefeedface"}
 
@@ -157,6 +157,8 @@ def train(words: list[str]) -> int:
         time.sleep(600)
     if rank == 0 and what != "norecord":
         write_json(Path(given.record), {**record.to_dict(), **changes(what)})
+    if what == "linger":
+        time.sleep(600)
     return {"nan": 3, "invalid": 4}.get(what, 0)
 
 

@@ -231,6 +231,21 @@ def test_after_a_kill_the_next_sweep_says_what_it_took_over(tmp_path):
     world.check_complete(1)
 
 
+def test_a_run_that_was_finished_when_its_sweep_was_killed_is_stored_not_made_again(tmp_path):
+    world = World(tmp_path, seeds=1)
+    first = world.start("stub.toml", "--no-report", "--ranks", "1", STUB_DO="linger")
+    assert wait_until((world.results / "tmp" / "run.json").exists)
+    first.kill()
+    close(first)
+    code, out, _ = world.finish()
+    assert code == 0
+    assert "its record was there and is stored" in out
+    attempts = load(world.results).attempts
+    assert Counter(a.status for a in attempts) == {"ok": 4}
+    assert [a.flags for a in attempts if a.flags] == [("stored_later",)]
+    world.check_complete(1)
+
+
 def test_a_crashing_rank_does_not_stop_the_sweep_and_the_next_run_mends_it(tmp_path):
     world = World(tmp_path)
     (tmp_path / "counts").mkdir()

@@ -363,6 +363,23 @@ def test_if_a_run_cannot_be_stored_the_sweep_stops_and_what_is_stored_stays(worl
     assert [a.flags for a in attempts if a.flags] == [("stored_later",)]
 
 
+def test_a_bad_run_that_could_not_be_stored_is_not_taken_for_a_good_one_later(world, monkeypatch):
+    monitor = Monitor(3600.0, FakeNvml(card(reasons=0x20)))
+    host = dataclasses.replace(HOST, gpus=(Gpu("NVIDIA A100", "GPU-aaaa"),), driver="535")
+    suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, seeds=(1,))
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write", full)
+        with pytest.raises(OSError, match="No space"):
+            world.go(host=host, monitor=monitor, suite=suite)
+    running.recover(world.store, lambda _: None)
+    (attempt,) = world.store.load().attempts
+    assert (attempt.status, attempt.run) == ("interrupted", None)
+
+
 def test_no_run_is_started_that_could_not_be_noted(world):
     world.store.folder.mkdir(parents=True)
     world.store.temporary.write_text("a file where a folder should be")

@@ -248,6 +248,18 @@ def test_a_driver_that_lists_no_processes_leaves_it_open():
     assert "foreign_processes" in gpu["null_reasons"]
 
 
+def test_watching_a_run_loads_no_framework():
+    # Asking TensorFlow for devices takes hold of all GPUs before ranks can pin theirs.
+    code = (
+        "import sys; from bench import state; from bench.telemetry import Monitor\n"
+        "monitor = Monitor(1.0); state.snapshot(monitor, (), 1)\n"
+        "with monitor.watch((), 1, 'token') as watch: watch.on_line('epoch 1/2')\n"
+        "watch.facts(); print(sorted({'tensorflow', 'horovod', 'torch'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_a_series_without_a_value_is_none_with_the_last_reason():
     series = Series()
     series.add(Answer(None, "Not Supported"))
