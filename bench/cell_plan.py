@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bench.fingerprint import is_stale
@@ -31,6 +31,7 @@ class CellPlan:
     Attributes:
         seeds: those that are wanted.
         good: those with a good run that stands for one made here and now.
+        attempts: the number of the attempt that is good, by seed.
         to_run: those that `run` would make.
         failed: attempts of these seeds by status.
         to_retry: seeds without a good run whose attempts here failed.
@@ -50,6 +51,7 @@ class CellPlan:
     unavailable: str | None
     seconds: float | None
     stale: tuple[int, ...] = ()
+    attempts: Mapping[int, int] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for --json."""
@@ -117,6 +119,7 @@ def plan_cell(
         unavailable=reason,
         seconds=sum(a.wall_seconds for a in done.values()) / len(done) if done else None,
         stale=stale,
+        attempts={seed: a.attempt for seed, a in done.items()},
     )
 
 

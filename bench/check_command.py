@@ -11,6 +11,7 @@ from bench import suites
 from bench.commands import FAILED, OK, load_suite
 from bench.errors import UserError
 from bench.lint import lint
+from bench.sealing import is_sealed
 from bench.store import Store
 from ncf.record import RecordError, read_json
 
@@ -84,6 +85,8 @@ def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Pat
         numbers.setdefault((key, seed), []).append(number)
         try:
             problems = lint(read_json(path), key, seed, number, suite)
+            if is_sealed(path.read_bytes()) is False:
+                problems.insert(0, "it is not as it was written (sha256 does not fit)")
         except RecordError as error:
             problems = [str(error).removeprefix(f"{path}: ")]
         if problems:

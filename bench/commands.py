@@ -37,10 +37,11 @@ def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
 def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """`bench plan`: what `run` would do; changes nothing."""
     from bench.effect import effect_lines
+    from bench.store import Store
     from bench.view import plan_text
 
-    made, loaded = _look(parsed, trainer, brief=False)
-    effects = effect_lines(made, loaded.attempts)
+    made, _ = _look(parsed, trainer)
+    effects = effect_lines(made, Store(parsed.results / made.suite.name).read)
     if parsed.json:
         print(json.dumps({**made.to_dict(), "smallest_effects": effects}, indent=1))
     else:
@@ -76,9 +77,7 @@ def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     return OK
 
 
-def _look(
-    parsed: argparse.Namespace, trainer: tuple[str, ...], *, brief: bool = True
-) -> tuple[Plan, Any]:
+def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, Any]:
     """The plan as things stand, and what is stored."""
     from bench.data import Resolver
     from bench.launch import Stop
@@ -88,7 +87,7 @@ def _look(
     suite = load_suite(parsed.suite, trainer)
     found = Resolver(parsed.data_root, Stop(), print).find(suite, parsed.data)
     host = read_host(machine_id(parsed.results, create=False))
-    loaded = load(parsed.results / suite.name, brief=brief)
+    loaded = load(parsed.results / suite.name, brief=True)
     data = found.identity if found else None
     versions = trainer_versions(trainer)
     plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)

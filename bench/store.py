@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bench.files import write_new
+from bench.sealing import is_sealed, sealed, without_bulk
 from bench.suite import Cell
 from ncf.record import RecordError, RunRecord, read_json
 
@@ -174,18 +174,20 @@ class Store:
             OSError: the disk is full or the folder is read-only; nothing was changed.
         """
         path = self.path(attempt.cell.key, attempt.seed, attempt.attempt)
-        data = attempt.to_dict()
-        data["sha256"] = content_hash(data)
-        text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
-        write_new(path, text + "\n")
+        text = json.dumps(attempt.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        write_new(path, sealed(text))
         return path
+
+    def read(self, cell_key: str, seed: int, number: int) -> Attempt | str:
+        """One attempt with everything in it, or why it cannot be used."""
+        return _read(self.path(cell_key, seed, number), cell_key, seed, number, Shared())
 
     def load(self, *, brief: bool = False) -> Loaded:
         """Read every attempt. A file that cannot be read is listed, never an error.
 
         Args:
             brief: without epochs, configuration and telemetry, which planning does not need: ten
-                thousand runs take a second and some megabytes less then.
+                thousand runs take seconds and hundreds of megabytes less then.
         """
         loaded, shared = Loaded([], []), Shared()
         with _no_collection():
@@ -219,13 +221,6 @@ class Store:
                 if match:
                     found.append((int(match[1]), int(match[2]), path))
         return sorted(found)
-
-
-def content_hash(data: Mapping[str, Any]) -> str:
-    """SHA-256 over an attempt's content, its own hash left out; `bench check` compares it."""
-    content = {name: value for name, value in data.items() if name != "sha256"}
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 class Shared:
@@ -262,16 +257,12 @@ def _no_collection() -> Iterator[None]:
 
 
 def _read(
-    path: Path, key: str, seed: int, number: int, shared: Shared, *, brief: bool
+    path: Path, key: str, seed: int, number: int, shared: Shared, *, brief: bool = False
 ) -> Attempt | str:
     """The attempt in a file, or why it cannot be used."""
     try:
-        data = read_json(path)
+        data = _brief(path) if brief else read_json(path)
         shared.put_into(data)
-        if brief:
-            data |= {"telemetry": None, "command": ()}
-            if isinstance(data.get("run"), dict):
-                data["run"] |= {"epochs": (), "config": {}}
         attempt = Attempt.from_dict(data)
     except RecordError as error:
         return str(error).removeprefix(f"{path}: ")
@@ -282,6 +273,18 @@ def _read(
         f"its place says cell {key}, seed {seed}, attempt {number}; "
         f"it holds cell {inside[0]}, seed {inside[1]}, attempt {inside[2]}"
     )
+
+
+def _brief(path: Path) -> dict[str, Any]:
+    """A record without its long parts; a file that is not as it was written is read whole."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror or error}") from None
+    data = json.loads(without_bulk(content)) if is_sealed(content) else read_json(path)
+    if isinstance(data.get("run"), dict):
+        data["run"] |= {"epochs": (), "config": {}}
+    return {**data, "telemetry": None, "command": ()}
 
 
 def load(suite_dir: Path, *, brief: bool = False) -> Loaded:

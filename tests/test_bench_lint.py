@@ -11,7 +11,8 @@ from sample_records import make_attempt, make_run, make_suite
 from bench.__main__ import main
 from bench.check_command import check_folder
 from bench.lint import lint
-from bench.store import Store, content_hash
+from bench.sealing import is_sealed, sealed
+from bench.store import Store
 from bench.suite import cells
 from ncf.record import write_json
 
@@ -27,19 +28,17 @@ def good(**changes):
 
 
 def as_written(attempt):
-    data = json.loads(json.dumps(attempt.to_dict()))
-    return {**data, "sha256": content_hash(data)}
+    return json.loads(json.dumps(attempt.to_dict()))
 
 
 def problems(data, key=CELL.key, seed=1, number=1, suite=SUITE):
     return lint(data, key, seed, number, suite)
 
 
-def changed(edit, *, hashed=True):
-    """A record that was edited; hashed again unless it was edited behind our back."""
+def changed(edit):
     data = as_written(good())
     edit(data)
-    return {**data, "sha256": content_hash(data)} if hashed else data
+    return data
 
 
 def test_what_the_sweep_writes_is_sound():
@@ -48,18 +47,18 @@ def test_what_the_sweep_writes_is_sound():
     assert problems(as_written(failed)) == []
 
 
-def test_a_record_of_before_there_were_hashes_is_sound_too():
-    data = as_written(good())
-    del data["sha256"]
-    assert problems(data) == []
-
-
-def test_any_change_after_writing_is_seen():
-    def edit(data):
-        data["run"]["epochs"][1]["hr_at_k"] += 1e-9
-
-    (found,) = problems(changed(edit, hashed=False))
-    assert "not what was written" in found
+def test_any_change_after_writing_is_seen_to_the_byte():
+    text = sealed(json.dumps(as_written(good()), indent=1))
+    content = text.encode()
+    assert is_sealed(content) is True
+    assert json.loads(text)["cell"]["key"] == CELL.key
+    for place in range(0, len(content), 97):
+        flipped = bytearray(content)
+        flipped[place] ^= 1
+        assert is_sealed(bytes(flipped)) is not True, place
+    assert is_sealed(content[:-1]) is False
+    assert is_sealed(content + b" ") is False
+    assert is_sealed(json.dumps(as_written(good()), indent=1).encode()) is None
 
 
 def epoch(**values):
@@ -150,7 +149,7 @@ def test_the_command_lists_bad_files_and_tells_by_its_exit_code(store, monkeypat
     write_json(path, {**json.loads(path.read_text()), "wall_seconds": 1.0})
     assert main(["check", "results/sample"], trainer=STUB) == 1
     out = capsys.readouterr().out
-    assert f"{path.relative_to(Path.cwd())}: its content is not what was written" in out
+    assert f"{path.relative_to(Path.cwd())}: it is not as it was written" in out
     assert out.endswith("12 records checked, 1 bad\n")
     assert main(["check", "--json"], trainer=STUB) == 1
     assert json.loads(capsys.readouterr().out)["checked"] == 12

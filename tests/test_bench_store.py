@@ -97,6 +97,46 @@ def test_an_attempt_of_before_there_were_flags_is_read(store):
     assert (read.ok, read.flags) == (True, ())
 
 
+def test_a_brief_look_leaves_out_what_planning_does_not_need_and_nothing_else(store):
+    attempt = dataclasses.replace(good(), telemetry={"cpu": {"load": [1, 2]}, "gpus": []})
+    store.write(attempt)
+    (whole,) = store.load().attempts
+    (brief,) = store.load(brief=True).attempts
+    run = dataclasses.replace(whole.run, epochs=(), config={})
+    assert brief == dataclasses.replace(whole, telemetry=None, command=(), run=run)
+    assert whole.telemetry == attempt.telemetry
+    assert whole.run.epochs == attempt.run.epochs
+
+
+def test_a_brief_look_at_a_failed_or_empty_run_is_as_good(store):
+    store.write(make_attempt(CELL, 1, status="oom"))
+    store.write(dataclasses.replace(good(), seed=2, run=dataclasses.replace(good().run, epochs=())))
+    assert [a.status for a in store.load(brief=True).attempts] == ["oom", "ok"]
+
+
+def test_a_file_in_another_layout_is_read_whole(store):
+    path = store.write(good())
+    data = json.loads(path.read_text(encoding="utf-8"))
+    for indent in (None, 1, 4):
+        path.write_text(json.dumps(data, indent=indent), encoding="utf-8")
+        assert len(store.load(brief=True).attempts) == 1
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 0.99])
+def test_half_a_file_is_not_taken_for_a_whole_one_at_a_brief_look(share, store):
+    path = store.write(good())
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * share)])
+    loaded = store.load(brief=True)
+    assert (loaded.attempts, len(loaded.unreadable)) == ([], 1)
+
+
+def test_damage_in_a_part_that_is_left_out_is_still_seen_at_a_brief_look(store):
+    path = store.write(good())
+    path.write_bytes(path.read_bytes().replace(b'"loss": 0.', b'"loss": }.', 1))
+    assert len(store.load(brief=True).unreadable) == 1
+
+
 def test_flags_come_back(store):
     store.write(dataclasses.replace(good(), flags=("busy_host",)))
     assert store.load().attempts[0].flags == ("busy_host",)
