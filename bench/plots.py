@@ -152,6 +152,7 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
         ha="center",
         va="bottom",
         fontsize=8.5,
+        bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
     )
 
 

@@ -133,7 +133,7 @@ def strong_scaling(block: Block, title: str, where: str, lines: Sequence[Line]) 
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.set_xlim(min(ticks) / 1.15, max(ticks) * 1.6)  # room for the last label
         ax.set_ylim(min(ticks) / 1.3, max(ticks) * 1.15)
-        ax.set_xlabel("ranks (GPUs of the published systems)")
+        ax.set_xlabel("ranks (GPUs of the published systems)" if shown else "ranks")
     axes[0][0].set_ylabel("times 1 rank")
     return figure
 
