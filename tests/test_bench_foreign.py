@@ -9,7 +9,7 @@ import golden
 import pytest
 from sample_records import ML_20M, grid, make_attempt, make_run, make_suite
 
-from bench import export, foreign_commands
+from bench import export, foreign_commands, plots
 from bench.__main__ import main
 from bench.errors import UserError
 from bench.foreign import ForeignError, ForeignRun, best_hr, throughput, time_to_best
@@ -194,6 +194,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     from bench import report_commands
 
+    monkeypatch.setattr(plots, "draw", lambda *_: {})  # pictures have tests of their own
     for module in (report_commands, foreign_commands):
         monkeypatch.setattr(module, "load_suite", lambda _name, _trainer: suite)
     attempts = grid(

@@ -8,7 +8,7 @@ import pytest
 from sample_records import CPU_HOST, grid, make_attempt, make_suite
 from test_bench_published import CSV
 
-from bench import html
+from bench import html, plots
 from bench.cells import Cell, Number
 from bench.page import Heading, Items, Quote, Tabled, Text
 from bench.report import write_report
@@ -117,7 +117,8 @@ def test_machine_versions_and_date_are_there(text):
     assert "runs of 2026-11-30" in text
 
 
-def test_a_replaced_run_is_listed_and_said_to_be_replaced(tmp_path):
+def test_a_replaced_run_is_listed_and_said_to_be_replaced(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "draw", lambda *_: {})
     attempts = grid(SUITE)
     first = attempts[0]
     again = make_attempt(first.cell, first.seed, first.run, number=2)
@@ -127,7 +128,8 @@ def test_a_replaced_run_is_listed_and_said_to_be_replaced(tmp_path):
     assert text.count(">a later attempt of this seed counts<") == 1
 
 
-def test_runs_of_two_machines_are_listed_apart(tmp_path):
+def test_runs_of_two_machines_are_listed_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(plots, "draw", lambda *_: {})
     ours = grid(SUITE)
     other = {**CPU_HOST, "cpu_model": "Other CPU"}
     theirs = [make_attempt(a.cell, a.seed, a.run, number=2, host=other) for a in ours]

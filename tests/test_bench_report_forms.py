@@ -16,7 +16,7 @@ import pytest
 from sample_records import A100_HOST, ML_20M, grid, make_attempt, make_suite
 from test_bench_published import CSV
 
-from bench import report_commands
+from bench import plots, report_commands
 from bench.__main__ import main
 from bench.group import group
 from bench.notation import Notation
@@ -33,6 +33,7 @@ def bench(tmp_path, monkeypatch, capsys):
     """Runs `bench report ...` in a folder with records of the made-up suite `sample`."""
     suite = make_suite(margin_hr=0.006)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plots, "draw", lambda *_: {})  # pictures have tests of their own
     monkeypatch.setattr(report_commands, "load_suite", lambda name, _trainer: load(name))
     attempts = grid(suite)
     attempts.append(make_attempt(cells(suite)[0], 1, status="oom", number=2))
