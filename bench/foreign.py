@@ -67,9 +67,11 @@ class ForeignRun:
 
     @property
     def precision(self) -> str | None:
-        """The log knows mixed precision only; fp32 or tf32 must be stated."""
+        """NVIDIA's logs know mixed precision only; fp32 or tf32 must be stated."""
         if self.amp:
             return "amp"
+        if self.config.get("precision") in ("fp32", "tf32"):
+            return str(self.config["precision"])
         return None if self.amp is None else self.stated.get("precision")
 
     def to_dict(self) -> dict[str, Any]:

@@ -105,9 +105,10 @@ def _dllogger(entries: Sequence[Entry], file: str) -> ForeignRun:
         elif (number := _step(step)) is not None:
             epochs.setdefault(number, {}).update(data)
     program = _program(config, epochs, closing)
-    first = 0 if program == "ncf-bench" else 1  # ours counts from 1 already
-    if program.startswith("nvidia") and closing.get("best_epoch") is not None:
-        closing["best_epoch"] = (closing["best_epoch"] or 0) + 1
+    # Our trainer counts from 1 already; what `bench export` writes counts like NVIDIA's.
+    first = 0 if program == "ncf-bench" and "exported_by" not in config else 1
+    if closing.get("best_epoch") is not None:
+        closing["best_epoch"] = (closing["best_epoch"] or 0) + first
     return ForeignRun(
         program=program,
         finished=bool({"best_accuracy", "best_hr"} & set(closing)),

@@ -36,7 +36,8 @@ def run(config: TrainConfig) -> int:
     _check_outputs(config)
     session = Session(config)
     logger = dllogger.Logger(config.log_path if session.ranks.is_first else "", time.time)
-    logger.log("LOG", "PARAMETER", session.config_echo())  # the place where NVIDIA's parsers look
+    options = {**session.config_echo(), "world_size": session.ranks.size}
+    logger.log("LOG", "PARAMETER", options)  # the place where NVIDIA's parsers look
     scalars = tensorboard.Scalars(config.tensorboard if session.ranks.is_first else "")
     setup_seconds = time.perf_counter() - begun
     run_ = Run(session, logger, time.perf_counter, setup_seconds, scalars)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import foreign_logs as logs
 import golden
@@ -15,6 +16,7 @@ from bench.errors import UserError
 from bench.foreign import ForeignError, ForeignRun, best_hr, throughput, time_to_best
 from bench.foreign_logs import read
 from bench.measures import best_hr as our_best_hr
+from bench.measures import time_to_best as our_time_to_best
 from bench.stats import Missing
 from bench.store import Store, load
 
@@ -94,9 +96,17 @@ def test_our_own_logs_are_recognised_and_counted_from_one():
 
     (run,) = read(text, "ours.log")
 
-    assert (run.program, run.amp) == ("ncf-bench", True)
+    assert (run.program, run.amp, run.precision) == ("ncf-bench", True, "amp")
     assert [epoch.epoch for epoch in run.epochs] == [1]
     assert run.closing["best_epoch"] == 1
+
+
+def test_our_own_logs_say_which_full_precision_was_used():
+    options = {"precision": "tf32", "amp_dtype": "auto", "world_size": 4}
+
+    (run,) = read(logs.dll("PARAMETER", options), "ours.log")
+
+    assert (run.amp, run.precision, run.world_size) == (False, "tf32", 4)
 
 
 def test_a_log_that_was_cut_is_kept_but_not_finished():
@@ -143,7 +153,13 @@ def test_records_of_foreign_runs_are_read_back():
 
 
 def ours(**changes):
-    return make_run(rate=1e6, hit_rates=(0.5, None, 0.7, 0.6), ranks=2, precision="amp", **changes)
+    run = make_run(rate=1e6, hit_rates=(0.5, None, 0.7, 0.6), ranks=2, precision="amp", **changes)
+    epochs = tuple(
+        epoch if epoch.hr_at_k is not None else replace(epoch, eval_seconds=None)
+        for epoch in run.epochs
+    )
+    config = {**run.config, "amp_dtype": "auto", "precision": "amp"}
+    return replace(run, config=config, epochs=epochs)
 
 
 @pytest.mark.parametrize("form", export.FORMS)
@@ -155,8 +171,10 @@ def test_what_is_exported_is_read_back(form):
     assert back.finished
     assert (back.seed, back.world_size, back.amp, back.global_batch) == (1, 2, True, 16384)
     assert back.candidates == 100
+    assert [epoch.epoch for epoch in back.epochs] == [1, 2, 3, 4]
     assert [epoch.hr for epoch in back.epochs] == [0.5, None, 0.7, 0.6]
     assert best_hr(back) == our_best_hr(run)
+    assert time_to_best(back) == pytest.approx(our_time_to_best(run), abs=1e-2)
     expected = [epoch.samples / epoch.train_seconds for epoch in run.epochs]
     assert [epoch.samples_per_second for epoch in back.epochs] == pytest.approx(expected)
     seconds = [epoch.train_seconds for epoch in back.epochs]

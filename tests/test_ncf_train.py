@@ -192,7 +192,7 @@ def test_the_log_has_parameters_epochs_and_a_summary(data, tmp_path) -> None:
     lines = [json.loads(line.removeprefix("DLLL ")) for line in log.read_text("utf-8").splitlines()]
     assert {line["type"] for line in lines} == {"LOG"}
     assert [line["step"] for line in lines] == ["PARAMETER", [1], [2], []]
-    assert lines[0]["data"]["batch_size"] == 512
+    assert (lines[0]["data"]["batch_size"], lines[0]["data"]["world_size"]) == (512, 1)
     assert lines[1]["data"]["hr@5"] == result.epochs[0].hr_at_k
     assert lines[3]["data"]["best_accuracy"] == max(e.hr_at_k or 0 for e in result.epochs)
     assert lines[3]["data"]["mean_train_throughput"] > 0
