@@ -96,7 +96,7 @@ def test_candidates_that_a_user_cannot_have_are_refused_with_the_largest_number(
     pytest.importorskip("tensorflow")
     toy_folder(tmp_path / "data")
     words = ["--data", str(tmp_path / "data"), "--protocol", "unique", "--valid_negative", "35"]
-    assert "only 28 items left" in one_error_line(capsys, "train", *words)
+    assert "28 is the most that works" in one_error_line(capsys, "train", *words)
 
 
 @pytest.mark.tf
