@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bench import units
 from bench.cells import Cell, Number
 from bench.foreign import PROGRAMS, best_hr, throughput, time_to_best
+from bench.html import RunList
 from bench.measures import BEST_HR, THROUGHPUT
 from bench.page import Heading, Items, Tabled, Text
 from bench.stats import Missing, summarize
@@ -38,9 +39,7 @@ def section(runs: Sequence[ForeignRun], block: Block, notation: Notation) -> lis
         block: our newest runs, to stand beside.
         notation: how runs become one number.
     """
-    groups: dict[tuple[object, ...], list[ForeignRun]] = {}
-    for run in runs:
-        groups.setdefault(_condition(run), []).append(run)
+    groups = _groups(runs)
     if not groups:
         return []
     nodes: list[Node] = [
@@ -51,14 +50,68 @@ def section(runs: Sequence[ForeignRun], block: Block, notation: Notation) -> lis
             "throughput is over whole epochs, ours over the timed steps."
         ),
     ]
-    for number, own in enumerate(groups.values(), start=1):
-        name = PROGRAMS.get(own[0].program, own[0].program)
-        title = name if len(groups) == 1 else f"{name}, group {number}"
+    for number, own in enumerate(groups, start=1):
+        title = _title(groups, number)
         reasons = differences(own[0], block)
         nodes += [Heading(3, title), Items(_about(own, reasons))]
-        table = _table(own, block, notation, reasons)
+        table = _table(own, number, block, notation, reasons)
         nodes.append(Tabled("foreign", f"{title}, {notation.name}", table, "", 1))
     return nodes
+
+
+def run_lists(runs: Sequence[ForeignRun]) -> list[RunList]:
+    """The runs behind every number of the section."""
+    lists = []
+    groups = _groups(runs)
+    for number, own in enumerate(groups, start=1):
+        for (ranks, name), found in _cells(own, unfinished=True).items():
+            rows = tuple(
+                (
+                    run.file,
+                    "" if run.seed is None else str(run.seed),
+                    "finished" if run.finished else "cut",
+                    units.show(best_hr(run), _hit_rate),
+                    units.show(throughput(run), units.count),
+                    run.started_at or "",
+                    "record",
+                )
+                for run in found
+            )
+            headers = ("File", "Seed", "Log", "Best HR", "Samples/s", "Started (UTC)", "Record")
+            table = Table(headers, rows, ("File", "Log", "Started (UTC)", "Record"))
+            title = f"{_title(groups, number)}: ranks {ranks or 'not in the log'}, {name}"
+            links = tuple(f"foreign/{run.digest[:16]}.json" for run in found)
+            key = _key(number, ranks, name)
+            lists.append(RunList(0, key, title, f"n={len(found)}", table, links))
+    return lists
+
+
+def _groups(runs: Sequence[ForeignRun]) -> list[list[ForeignRun]]:
+    groups: dict[tuple[object, ...], list[ForeignRun]] = {}
+    for run in runs:
+        groups.setdefault(_condition(run), []).append(run)
+    return list(groups.values())
+
+
+def _title(groups: Sequence[Sequence[ForeignRun]], number: int) -> str:
+    program = groups[number - 1][0].program
+    name = PROGRAMS.get(program, program)
+    return name if len(groups) == 1 else f"{name}, group {number}"
+
+
+def _cells(
+    runs: Sequence[ForeignRun], *, unfinished: bool = False
+) -> dict[tuple[int, str], list[ForeignRun]]:
+    """By ranks (0: not in the log) and precision; cut logs only on request."""
+    cells: dict[tuple[int, str], list[ForeignRun]] = {}
+    for run in runs:
+        if run.finished or unfinished:
+            cells.setdefault((run.world_size or 0, NAMES[run.precision]), []).append(run)
+    return dict(sorted(cells.items()))
+
+
+def _key(number: int, ranks: int, precision: str) -> str:
+    return f"foreign-{number}-{ranks}-{precision.partition(' ')[0]}"
 
 
 def _condition(run: ForeignRun) -> tuple[object, ...]:
@@ -126,26 +179,27 @@ def _about(runs: Sequence[ForeignRun], reasons: Sequence[str]) -> tuple[str, ...
 
 
 def _table(
-    runs: Sequence[ForeignRun], block: Block, notation: Notation, reasons: Sequence[str]
+    runs: Sequence[ForeignRun],
+    number: int,
+    block: Block,
+    notation: Notation,
+    reasons: Sequence[str],
 ) -> Table:
-    cells: dict[tuple[int, str], list[ForeignRun]] = {}
-    for run in runs:
-        if run.finished:
-            key = (run.world_size or 0, NAMES[run.precision])
-            cells.setdefault(key, []).append(run)
+    cells = _cells(runs)
     rates = [data.median for own in cells.values() if (data := _over(own, throughput))]
     form = notation.rate_form(rates)
     rows = []
-    for (ranks, name), own in sorted(cells.items()):
+    for (ranks, name), own in cells.items():
         pool = _ours(block, ranks, own[0].precision)
+        key = _key(number, ranks, name)
         rows.append(
             (
                 str(ranks) if ranks else units.not_available("not in the log"),
                 name,
-                *_pair(own, best_hr, pool, BEST_HR, _hit_rate, notation),
+                *_pair(own, key, best_hr, pool, BEST_HR, _hit_rate, notation),
                 _gap(own, pool, block, notation, reasons),
-                _theirs(own, time_to_best, units.seconds, notation, "lower"),
-                *_pair(own, throughput, pool, THROUGHPUT, form, notation),
+                _theirs(own, key, time_to_best, units.seconds, notation, "lower"),
+                *_pair(own, key, throughput, pool, THROUGHPUT, form, notation),
                 _ratio(own, pool, notation, reasons),
             )
         )
@@ -165,6 +219,7 @@ def _over(runs: Sequence[ForeignRun], measure: Callable[[ForeignRun], Value]) ->
 
 def _theirs(
     runs: Sequence[ForeignRun],
+    key: str,
     measure: Callable[[ForeignRun], Value],
     form: units.Formatter,
     notation: Notation,
@@ -175,18 +230,19 @@ def _theirs(
         reason = measure(runs[0])
         return units.not_available(reason.reason if isinstance(reason, Missing) else "")
     text = f"{notation.text(data, form, better)}, n={data.n}"
-    return Cell(text, Number(notation.value(data, better), n=data.n))
+    return Cell(text, Number(notation.value(data, better), n=data.n), (key,))
 
 
 def _pair(
     runs: Sequence[ForeignRun],
+    key: str,
     measure: Callable[[ForeignRun], Value],
     pool: Pool | None,
     ours: Measure,
     form: units.Formatter,
     notation: Notation,
 ) -> tuple[str, str]:
-    theirs = _theirs(runs, measure, form, notation)
+    theirs = _theirs(runs, key, measure, form, notation)
     if pool is None:
         return theirs, units.not_available("no such cell")
     return theirs, notation.measured(pool, ours, form)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunList:
-    """The attempts of one cell under one condition: what a number in a table is linked to."""
+    """The attempts of one cell under one condition: what a number in a table is linked to.
+
+    Condition 0 holds runs of other programs.
+    """
 
     condition: int
     key: str
@@ -57,7 +60,7 @@ def page(nodes: Sequence[Node], runs: Sequence[RunList], pictures: Mapping[str, 
     contents.append('<li><a href="#runs">Every run</a></li>')
     body.append('<h2 id="runs">Every run</h2>')
     body.append("<p>All attempts, good and failed, by cell. A number above links to its runs.</p>")
-    several = len({one.condition for one in runs}) > 1
+    several = len({one.condition for one in runs if one.condition}) > 1
     body += [_run_list(one, several=several) for one in runs]
     nav = f'<nav aria-label="Contents"><ul>{"".join(contents)}</ul></nav>'
     return "\n".join(
@@ -147,7 +150,8 @@ def _cell(text: str, condition: int, known: set[str]) -> str:
     match = _SPREAD.search(text)
     head, tail = (text[: match.start()], text[match.start() :]) if match else (str(text), "")
     shown = f'<span class="value">{html.escape(head)}</span>'
-    anchors = [anchor for key in text.keys if (anchor := _anchor(condition, key)) in known]
+    anchors = [_anchor(at, key) for key in text.keys for at in (condition, 0)]
+    anchors = [anchor for anchor in anchors if anchor in known]
     if anchors and not text.startswith("n/a"):
         shown = f'<a href="#{html.escape(anchors[0])}">{shown}</a>'
         sign = "÷" if text.number and text.number.unit == "ratio" else "against"
@@ -167,7 +171,8 @@ def _anchor(condition: int, key: str) -> str:
 
 def _run_list(one: RunList, *, several: bool) -> str:
     anchor = html.escape(_anchor(one.condition, one.key))
-    title = f"{one.title}, condition {one.condition}" if several else one.title
+    own = several and one.condition > 0
+    title = f"{one.title}, condition {one.condition}" if own else one.title
 
     def cell(text: str, row: int) -> str:
         if text == "record":

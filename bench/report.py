@@ -172,6 +172,7 @@ def _html(material: Material, nodes: Sequence[Node]) -> str:
         if isinstance(node, Image)
     }
     runs = run_lists(material.grouped, material.loaded.attempts)
+    runs += foreign_tables.run_lists(material.foreign)
     return html.page(nodes, runs, pictures)
 
 

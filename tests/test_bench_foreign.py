@@ -9,6 +9,7 @@ import foreign_logs as logs
 import golden
 import pytest
 from sample_records import ML_20M, grid, make_attempt, make_run, make_suite
+from test_bench_html import Outline
 
 from bench import export, foreign_commands, plots
 from bench.__main__ import main
@@ -263,6 +264,22 @@ def test_ingested_runs_stand_beside_ours_and_are_never_pooled(bench, tmp_path):
     text = (tmp_path / "results" / "sample" / "report.md").read_text(encoding="utf-8")
     section = text.partition("## Runs of other programs")[2].partition("\n## ")[0]
     golden.check("foreign.md", section)
+
+
+def test_in_the_html_their_numbers_are_linked_to_their_runs(bench, tmp_path):
+    files = write(tmp_path, a=logs.pytorch(seed=1), b=logs.pytorch(seed=2), c=logs.tensorflow())
+    bench("ingest", *files, "--suite", "sample")
+    bench("report", "sample")
+
+    page = tmp_path / "results" / "sample" / "report.html"
+    outline = Outline(page.read_text(encoding="utf-8"))
+
+    theirs = {link for link in outline.links if link.startswith("#runs-0-foreign-")}
+    assert theirs == {"#runs-0-foreign-1-8-AMP", "#runs-0-foreign-2-1-full"}
+    assert {link[1:] for link in theirs} <= set(outline.ids)
+    records = [link for link in outline.links if link.startswith("foreign/")]
+    assert len(records) == 3
+    assert all((page.parent / link).is_file() for link in records)
 
 
 def test_ingesting_again_changes_nothing(bench, tmp_path):
