@@ -89,8 +89,13 @@ class Attempt:
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Attempt:
-        """Rebuild an attempt; RecordError says what is missing, unknown or of a later schema."""
+    def from_dict(cls, data: Mapping[str, Any], cells: dict[str, Cell] | None = None) -> Attempt:
+        """Rebuild an attempt; RecordError says what is missing, unknown or of a later schema.
+
+        Args:
+            data: of the file.
+            cells: cells seen before, by key; an equal one is used again instead of a new one.
+        """
         version = data.get("schema_version")
         if data.get("kind") != "attempt":
             raise RecordError(f"kind {data.get('kind')!r} is not an attempt")
@@ -99,7 +104,7 @@ class Attempt:
         try:
             attempt = cls(
                 suite=str(data["suite"]),
-                cell=_cell(data["cell"]),
+                cell=_cell(data["cell"], {} if cells is None else cells),
                 seed=int(data["seed"]),
                 attempt=int(data["attempt"]),
                 status=str(data["status"]),
@@ -123,11 +128,14 @@ class Attempt:
         return attempt
 
 
-def _cell(data: Mapping[str, Any]) -> Cell:
+def _cell(data: Mapping[str, Any], seen: dict[str, Cell]) -> Cell:
     def values(items: Mapping[str, Any]) -> dict[str, Any]:
         return {k: tuple(v) if isinstance(v, list) else v for k, v in items.items()}
 
-    return Cell(axes=values(data["axes"]), options=values(data["options"]), key=str(data["key"]))
+    axes, options = values(data["axes"]), values(data["options"])
+    key = str(data["key"])
+    known = seen.setdefault(key, Cell(axes, options, key))
+    return known if (known.axes, known.options) == (axes, options) else Cell(axes, options, key)
 
 
 @dataclass(frozen=True)
@@ -227,6 +235,7 @@ class Shared:
     """Values that many records have in common are kept once."""
 
     def __init__(self) -> None:
+        self.cells: dict[str, Cell] = {}
         self._seen: dict[str, list[Any]] = {}
 
     def put_into(self, data: dict[str, Any]) -> None:
@@ -263,7 +272,7 @@ def _read(
     try:
         data = _brief(path) if brief else read_json(path)
         shared.put_into(data)
-        attempt = Attempt.from_dict(data)
+        attempt = Attempt.from_dict(data, shared.cells)
     except RecordError as error:
         return str(error).removeprefix(f"{path}: ")
     inside = (attempt.cell.key, attempt.seed, attempt.attempt)

@@ -1,6 +1,7 @@
 """Measure what the sweep itself costs, with the tests' stand-in for the trainer.
 
     python scripts/measure_sweep.py plan       10,000 stored runs of 800 cells: plan, status, resume
+    python scripts/measure_sweep.py report     the report of 2,400 stored runs of 8 cells
     python scripts/measure_sweep.py overhead   three runs of 60 s: wall time, processor, memory
 
 Prints the figures; asserts nothing, for they are those of the machine.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     import resource
     from collections.abc import Sequence
 
+    from bench.suite import Suite
+
 DRIVE = ROOT / "tests" / "drive_bench.py"
 EPOCHS = 30
 GPUS = 8
@@ -43,6 +47,17 @@ precision = ["fp32", "amp"]
 batch_size = [{sizes}]
 [repeat]
 seeds = {{ fp32 = 13, amp = 12 }}
+"""
+WIDE = """\
+[data]
+synthetic = "tiny"
+[axes]
+ranks = [1, 2, 4, 8]
+precision = ["fp32", "amp"]
+[repeat]
+seeds = 300
+[report]
+margin_hr = 0.005
 """
 LONG = """\
 [data]
@@ -89,23 +104,33 @@ def template(folder: Path) -> dict[str, Any]:
     return dict(data)
 
 
-def plan(folder: Path) -> None:
-    """10,000 stored runs, then what the commands take."""
-    sizes = ", ".join(str(1024 + n) for n in range(400))
-    (folder / "many.toml").write_text(MANY.format(sizes=sizes), encoding="utf-8")
+def fill(folder: Path, text: str) -> Suite:
+    """Store a good run of every repetition of the suite, each a little different."""
+    (folder / "many.toml").write_text(text, encoding="utf-8")
     known = {
         "precision": Option("precision", "str", "fp32", ("fp32", "tf32", "amp")),
         "batch_size": Option("batch_size", "int", 1),
     }
-    suite = parse((folder / "many.toml").read_text(), "many", "many.toml", known)
+    suite = parse(text, "many", "many.toml", known)
     data, store = template(folder), Store(folder / "results" / "many")
-    count = size = 0
+    rng, count, size = random.Random(1), 0, 0
     for cell in cells(suite):
         found = {"key": cell.key, "axes": dict(cell.axes), "options": dict(cell.options)}
         for seed in suite.seeds_of(cell):
             run = {**data["run"], "seed": seed, "config": dict(cell.trainer_options)}
             run["precision"] = {**run["precision"], "requested": cell.precision}
             run["precision"]["effective"] = cell.precision
+            run["world_size"] = cell.ranks
+            run["peak_memory_bytes_per_rank"] = [1 << 30] * cell.ranks
+            noise, best = rng.gauss(0, 0.01), rng.gauss(0.65, 0.004)
+            run["epochs"] = [
+                {
+                    **epoch,
+                    "timed_seconds": 0.4 * (1 + noise),
+                    "hr_at_k": best - 0.3 / epoch["epoch"],
+                }
+                for epoch in run["epochs"]
+            ]
             one = {**data, "suite": "many", "cell": found, "seed": seed, "run": run}
             text = sealed(json.dumps(one, indent=1))
             path = store.path(cell.key, seed, 1)
@@ -113,11 +138,25 @@ def plan(folder: Path) -> None:
             path.write_text(text, encoding="utf-8")
             count, size = count + 1, size + len(text)
     print(f"{count} records of {len(cells(suite))} cells, {size / count / 1024:.1f} KiB each")
+    return suite
+
+
+def plan(folder: Path) -> None:
+    """10,000 stored runs, then what the commands take."""
+    sizes = ", ".join(str(1024 + n) for n in range(400))
+    fill(folder, MANY.format(sizes=sizes))
     for words in (("plan",), ("run", "--no-report"), ("status",), ("check",)):
         seconds, used, out = bench(folder, words[0], "many.toml", *words[1:])
         last = next(line for line in reversed(out.splitlines()) if "smallest" not in line)
         memory = used.ru_maxrss / 1024
         print(f"bench {' '.join(words)}: {seconds:.2f} s, {memory:.0f} MiB at most ({last[:90]})")
+
+
+def report(folder: Path) -> None:
+    """2,400 stored runs, then the report with its pictures."""
+    fill(folder, WIDE)
+    seconds, used, _ = bench(folder, "report", "many.toml")
+    print(f"bench report: {seconds:.2f} s, {used.ru_maxrss / 1024:.0f} MiB at most")
 
 
 def overhead(folder: Path) -> None:
@@ -142,10 +181,10 @@ def overhead(folder: Path) -> None:
 def main(words: Sequence[str]) -> None:
     """Measure one thing in a folder of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("what", choices=("plan", "overhead"))
+    parser.add_argument("what", choices=("plan", "report", "overhead"))
     chosen = parser.parse_args(words).what
     with tempfile.TemporaryDirectory() as folder:
-        {"plan": plan, "overhead": overhead}[chosen](Path(folder))
+        {"plan": plan, "report": report, "overhead": overhead}[chosen](Path(folder))
 
 
 if __name__ == "__main__":

@@ -8,13 +8,18 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_bench_survival import World, close
+from test_bench_survival import World, close, wait_until
 
 from bench.store import load
 
 
 def mount(*words):
     return subprocess.run(["mount", *words], capture_output=True, check=False).returncode == 0
+
+
+def unmounted(folder):
+    subprocess.run(["umount", str(folder)], capture_output=True, check=False)
+    return not folder.is_mount()
 
 
 @pytest.fixture
@@ -27,7 +32,7 @@ def disk(tmp_path):
     if not mount("-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)):
         pytest.skip("no file system may be mounted here")
     yield Disk(folder)
-    subprocess.run(["umount", str(folder)], check=True)
+    assert wait_until(lambda: unmounted(folder))
 
 
 ANY = ("ok", "interrupted", "crash", "invalid")
@@ -46,7 +51,8 @@ class Disk:
             file.write(b"x" * size)
 
     def read_only(self) -> None:
-        assert mount("-o", "remount,ro", str(self.folder))
+        # a killed sweep's trainer may hold its log open for a moment longer
+        assert wait_until(lambda: mount("-o", "remount,ro", str(self.folder)))
 
     def mend(self) -> None:
         assert mount("-o", "remount,rw", str(self.folder))
@@ -122,10 +128,6 @@ def survive(disk, kills, seeds, seed):
     assert code == 0, out + err
     world.check_complete(seeds, ANY)
     return counted
-
-
-def test_killed_with_a_full_or_read_only_disk_a_sweep_still_ends_with_its_runs(disk):
-    survive(disk, kills=12, seeds=3, seed=3)
 
 
 @pytest.mark.slow

@@ -42,6 +42,22 @@ def test_report_of_a_complete_sweep(report):
     golden.check("report_complete.md", report(suite, grid(suite)))
 
 
+def test_runs_that_may_have_shared_the_machine_say_so_above_their_speed(report):
+    sentence = "runs may have shared the machine"
+    suite = make_suite(measures="accuracy")
+    speed = report(suite, grid(suite)).partition("## Training throughput")[2]
+    assert sentence in speed.partition("\n## ")[0]
+    assert sentence not in report(make_suite(name="speed"), grid(make_suite(name="speed")))
+
+
+def test_runs_with_flags_that_the_suite_leaves_out_are_in_no_table(report):
+    attempts = grid(make_suite(without=("busy_host",)))
+    attempts[0] = replace(attempts[0], flags=("busy_host",))
+    attempts[1] = replace(attempts[1], flags=("power_capped",))
+    text = report(make_suite(without=("busy_host",)), attempts)
+    assert "11 good of 12 planned" in text
+
+
 def test_report_of_a_sweep_with_holes(report, tmp_path):
     suite = make_suite(
         axes={"ranks": (1, 2, 4), "precision": ("fp32", "tf32", "amp")},
