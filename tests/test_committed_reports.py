@@ -1,0 +1,45 @@
+"""What the repository shows is what its records say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from bench import report_commands
+from bench.__main__ import main
+from bench.formats import markdown_page
+from bench.notation import DEFAULT
+from bench.options import TRAINER
+from bench.report import gather
+from bench.suites import shipped
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMITTED = [name for name in shipped() if (ROOT / "results" / name / "report.md").is_file()]
+
+
+def test_the_tables_in_the_readme_are_those_of_the_records(tmp_path, monkeypatch, capsys):
+    readme = tmp_path / "README.md"
+    shutil.copy(ROOT / "README.md", readme)
+    monkeypatch.chdir(ROOT)
+
+    assert main(["report", "--update", str(readme)]) == 0
+
+    capsys.readouterr()
+    assert readme.read_text(encoding="utf-8") == (ROOT / "README.md").read_text(encoding="utf-8"), (
+        "run `python -m bench report --update README.md`"
+    )
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_every_line_of_a_committed_report_but_pictures_follows_from_its_records(name):
+    suite = report_commands.load_suite(name, TRAINER)
+    material = gather(suite, ROOT / "results", ROOT / "results/published/ncf_published.csv")
+
+    made = markdown_page(material.page(DEFAULT, {})).splitlines()
+
+    stored = (ROOT / "results" / name / "report.md").read_text(encoding="utf-8").splitlines()
+    pictures = ("![", "*", "## Pictures")
+    kept = [line for line in stored if line and not line.startswith(pictures)]
+    assert kept == [line for line in made if line], f"run `python -m bench report {name}`"
