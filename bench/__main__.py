@@ -126,6 +126,7 @@ def _parser() -> Parser:
     run_command.add_arguments(add)
     add = command("plan", commands.plan, "show what `run` would do")
     commands.suite_arguments(add)
+    commands.rerun_argument(add)
     add = command("status", commands.status, "show what is stored, what failed and who is running")
     commands.suite_arguments(add)
     add = command(

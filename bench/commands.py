@@ -94,6 +94,14 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     return plan, loaded
 
 
+def rerun_argument(parser: argparse.ArgumentParser) -> None:
+    """`--rerun`, of `run` and `plan`."""
+    from bench.cell_plan import RERUN
+
+    meanings = "; ".join(f"{word}: {meaning}" for word, meaning in RERUN.items())
+    parser.add_argument("--rerun", choices=tuple(RERUN), help=f"make only these again; {meanings}")
+
+
 def selection(parsed: argparse.Namespace) -> Selection:
     """The part of the suite that the options choose."""
     from bench.plan import Selection

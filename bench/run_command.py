@@ -17,6 +17,7 @@ from bench.commands import (
     OK,
     load_suite,
     published_csv,
+    rerun_argument,
     selection,
     suite_arguments,
 )
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `bench run`."""
-    from bench.cell_plan import RERUN
-
     suite_arguments(parser)
     parser.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
     parser.add_argument(
@@ -53,12 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="try what failed once more at the end; without it, the next `run` does",
     )
-    parser.add_argument(
-        "--rerun",
-        choices=tuple(RERUN),
-        help="make only these again; "
-        + "; ".join(f"{word}: {meaning}" for word, meaning in RERUN.items()),
-    )
+    rerun_argument(parser)
     parser.add_argument(
         "--accept_plan_change",
         action="store_true",

@@ -60,6 +60,30 @@ def test_dashes_and_underscores_are_the_same(bench):
     assert Path("elsewhere/synthetic-tiny-seed1").is_dir()
 
 
+def test_rerun_is_planned_and_run(bench):
+    bench("mine.toml", "--no-report")
+    assert "2 to run, 2 of 2 stored" in bench("plan", "mine.toml", "--rerun", "all")[1]
+    assert "nothing to run" in bench("plan", "mine.toml", "--rerun", "failed")[1]
+    code, out, _ = bench("mine.toml", "--no-report", "--rerun", "all")
+    assert code == 0
+    assert "mine: 2 of 2 runs are stored" in out
+    assert len(list(Path("results/mine/records").rglob("*.json"))) == 4
+    code, _, err = bench("mine.toml", "--rerun", "some")
+    assert code == 2
+    assert "invalid choice: 'some'" in err
+
+
+def test_stale_runs_are_named_and_made_again_on_request(bench, monkeypatch):
+    bench("mine.toml", "--no-report")
+    installed = {"python": "2.7"}  # the stub's records say 3
+    monkeypatch.setattr("bench.commands.trainer_versions", lambda _: installed)
+    monkeypatch.setattr("bench.run_command.trainer_versions", lambda _: installed)
+    assert "1 made by other software or code (--rerun stale)" in bench("plan", "mine.toml")[1]
+    assert "nothing to run" in bench("mine.toml", "--no-report")[1], "they stay good until asked"
+    code, out, _ = bench("mine.toml", "--no-report", "--rerun", "stale")
+    assert (code, out.count("samples/s")) == (0, 2)
+
+
 def test_all_folders_can_be_chosen(bench):
     assert bench("mine.toml", "--no-report", "--results", "r", "--data-root", "d")[0] == 0
     assert Path("r/mine/records").is_dir()
