@@ -90,7 +90,8 @@ def _node(node: Node, index: int, known: set[str], pictures: Mapping[str, str]) 
     if isinstance(node, Image):
         caption = html.escape(node.caption)
         return (
-            f'<figure><img src="{pictures[node.png]}" alt="{caption}">'
+            f'<figure><div class="picture wide" role="region" aria-label="{caption}" tabindex="0">'
+            f'<img src="{pictures[node.png]}" alt="{caption}"></div>'
             f"<figcaption>{caption}</figcaption></figure>"
         )
     return _tabled(node, known)

@@ -49,8 +49,8 @@ td a { text-decoration-thickness: 1px; text-underline-offset: 2px; }
 .value { white-space: nowrap; }
 .failed { color: var(--mark); font-weight: 600; }
 figure { margin: 1.2rem 0; }
-figure img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 8px;
-  border: 1px solid var(--line); }
+.picture { margin: 0; width: fit-content; max-width: 100%; background: #fff; }
+figure img { display: block; max-width: 100%; height: auto; }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .3rem; }
 details { border: 1px solid var(--line); border-radius: 8px; margin: .5rem 0; padding: 0 .8rem; }
 details[open] { padding-bottom: .6rem; }
@@ -60,7 +60,8 @@ summary span { color: var(--soft); font-weight: 400; }
 details:target, details:has(:target) { border-color: var(--link); }
 footer { margin-top: 3rem; color: var(--soft); font-size: .9rem; }
 @media (max-width: 40rem) { body { font-size: 15px; } h1 { font-size: 1.45rem; }
-  th, td { padding: .35rem .5rem; } }
+  th, td { padding: .35rem .5rem; }
+  .picture img { max-width: none; width: 42rem; } }
 @media print { details > * { display: block; } th button::after { content: ""; } }
 """
 
