@@ -11,18 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from bench.group import Machine
+from bench.group import NOT_USED, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from bench.store import Attempt
 
-CODE = "code"
-"""Name of the trainer's source hash among the versions of a record."""
+CODE, HOROVOD = "code", "horovod"
+"""Names among the versions of a record; the first is a hash of the trainer's source."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,15 @@ def _plain(version: str) -> str:
 def summary(attempts: Iterable[Attempt]) -> list[str]:
     """A line per fingerprint of the good attempts (their cells left out), the most frequent first.
 
-    Horovod makes no line of its own where one rank does not load it.
+    One rank does not load Horovod: that is no other software, unless several versions of it are.
     """
+    good = [attempt for attempt in attempts if attempt.ok and attempt.run is not None]
+    used = {run.versions.get(HOROVOD) for attempt in good if (run := attempt.run)}
+    several = len(used - {None, NOT_USED}) > 1
     counted: Counter[tuple[str, ...]] = Counter()
     last: dict[tuple[str, ...], str] = {}
-    for attempt in attempts:
-        if not attempt.ok:
-            continue
-        found = Fingerprint.of(attempt)
+    for attempt in good:
+        found = Fingerprint.of(attempt if several else _without_horovod(attempt))
         key = (found.hardware, found.software, found.code, found.data, found.protocol)
         counted[key] += 1
         last[key] = max(last.get(key, ""), attempt.finished_at)
@@ -103,3 +104,9 @@ def summary(attempts: Iterable[Attempt]) -> list[str]:
         f"{n} good runs, the last {last[key]}"
         for key, n in counted.most_common()
     ]
+
+
+def _without_horovod(attempt: Attempt) -> Attempt:
+    assert attempt.run is not None
+    versions = {name: value for name, value in attempt.run.versions.items() if name != HOROVOD}
+    return replace(attempt, run=replace(attempt.run, versions=versions))

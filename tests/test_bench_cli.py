@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -58,6 +59,24 @@ def test_dashes_and_underscores_are_the_same(bench):
     for option in ("--data-root=elsewhere", "--data_root=elsewhere"):
         assert bench("mine.toml", "--no-report", option)[0] == 0
     assert Path("elsewhere/synthetic-tiny-seed1").is_dir()
+
+
+def test_status_shows_fingerprints_and_flags(bench):
+    from bench.store import Store
+
+    bench("mine.toml", "--no-report")
+    code, out, _ = bench("status", "mine.toml")
+    assert code == 0
+    assert out.count("fingerprint hardware ") == 1
+    assert ": 2 good runs, the last " in out
+    assert "flag " not in out
+    store = Store(Path("results/mine"))
+    attempt = dataclasses.replace(store.load().attempts[0], attempt=2, flags=("busy_host",))
+    store.write(attempt)
+    assert "flag busy_host: 1 attempts (other programs used more" in bench("status", "mine.toml")[1]
+    data = json.loads(bench("status", "mine.toml", "--json")[1])
+    assert data["flags"] == {"busy_host": 1}
+    assert len(data["fingerprints"]) == 1
 
 
 def test_rerun_is_planned_and_run(bench):

@@ -91,6 +91,15 @@ def test_the_summary_counts_good_runs_by_fingerprint():
     assert "code ba987654" in lines[1]
 
 
+def test_ranks_that_do_not_load_horovod_make_no_line_of_their_own():
+    attempts = grid(make_suite())
+    assert len(summary(attempts)) == 1
+    two = [
+        versions(a, horovod="0.29.0") if a.cell.ranks == 2 and a.seed == 1 else a for a in attempts
+    ]
+    assert len(summary(two)) == 3
+
+
 def test_each_precision_may_have_seeds_of_its_own_in_the_tables():
     def seeds(cell):
         return (1, 2, 3) if cell.precision == "amp" else (1,)
