@@ -109,6 +109,7 @@ def strong_scaling(block: Block, title: str, where: str, lines: Sequence[Line]) 
     ranks = sorted({row.ranks for row in block.rows})
     theirs = {g for line in shown for pairs in line.points.values() for g, _ in pairs}
     ticks = sorted({*ranks, *theirs})
+    lowest: list[float] = []
     for ax, precision in zip(axes[0], block.precisions, strict=True):
         ax.set_title(precision_label(block, precision), loc="left")
         ax.plot(ticks, ticks, color=GREY, lw=1.2, ls=(0, (6, 2)), zorder=1)
@@ -124,7 +125,7 @@ def strong_scaling(block: Block, title: str, where: str, lines: Sequence[Line]) 
                 mfc="white",
                 zorder=2,
             )
-        _our_line(ax, block, precision)
+        lowest.append(_our_line(ax, block, precision))
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
         for axis in (ax.xaxis, ax.yaxis):
@@ -132,8 +133,9 @@ def strong_scaling(block: Block, title: str, where: str, lines: Sequence[Line]) 
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         ax.set_xlim(min(ticks) / 1.15, max(ticks) * 1.6)  # room for the last label
-        ax.set_ylim(min(ticks) / 1.3, max(ticks) * 1.15)
         ax.set_xlabel("ranks (GPUs of the published systems)" if shown else "ranks")
+    for ax in axes[0]:  # more ranks may well be slower; the panels stay comparable
+        ax.set_ylim(min([*ticks, *lowest]) / 1.3, max(ticks) * 1.15)
     axes[0][0].set_ylabel("times 1 rank")
     return figure
 
@@ -146,7 +148,8 @@ def _sizes(block: Block) -> str:
     return "; ".join(f"{ranks}: {text}" for ranks, text in texts.items())
 
 
-def _our_line(ax: Axes, block: Block, precision: str) -> None:
+def _our_line(ax: Axes, block: Block, precision: str) -> float:
+    """Draw our points with their intervals; returns the lowest end of all, at most 1."""
     style = look(precision)
     xs, ys, below, above = [], [], [], []
     for row in block.rows:
@@ -189,6 +192,7 @@ def _our_line(ax: Axes, block: Block, precision: str) -> None:
         )
     else:
         ax.text(0.97, 0.05, "no good run", ha="right", transform=ax.transAxes, color=GREY)
+    return min((y - down for y, down in zip(ys, below, strict=True)), default=1.0)
 
 
 def run_order(

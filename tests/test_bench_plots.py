@@ -266,6 +266,22 @@ def test_one_rank_alone_has_no_strong_scaling():
     assert "run-order" not in plots.draw(single_run(), "Sample", WHERE)
 
 
+def test_more_ranks_that_are_slower_stay_inside_the_picture():
+    suite = make_suite()
+    attempts = []
+    for attempt in grid(suite):
+        slow = 5 if attempt.cell.ranks == 2 else 1
+        epochs = [replace(e, timed_seconds=e.timed_seconds * slow) for e in attempt.run.epochs]
+        attempts.append(replace(attempt, run=replace(attempt.run, epochs=tuple(epochs))))
+    figure = scaling_plots.strong_scaling(block_of(suite, attempts), "Sample", WHERE, ())
+
+    for ax in figure.axes:
+        lowest = min(
+            segment[:, 1].min() for bars in ax.collections for segment in bars.get_segments()
+        )
+        assert ax.get_ylim()[0] < lowest < 0.5
+
+
 def test_the_published_scaling_is_computed_from_the_throughputs():
     labels = [line.label for line in PUBLISHED]
 
