@@ -21,6 +21,7 @@ from bench.commands import (
     selection,
     suite_arguments,
 )
+from bench.errors import UserError
 from bench.host import machine_id, read_host
 from bench.options import trainer_versions
 
@@ -121,6 +122,12 @@ def _sweep(
     running.recover(store, view.say)
     plan, host, data = _plan(parsed, trainer, suite, view, store, stop)
     view.say(plan_text(plan))
+    told = trainer_versions(trainer)
+    if plan.runs and "ncf" in told and "tensorflow" not in told:  # other trainers need none
+        raise UserError(
+            "training needs TensorFlow, which this Python does not have: install ncf-bench[cpu] or "
+            "ncf-bench[cuda], or use ./run_benchmarks.sh"
+        )
     always = suite.launcher == "horovodrun"
     sweep = Sweep(
         suite=suite,

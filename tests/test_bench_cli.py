@@ -103,6 +103,15 @@ def test_stale_runs_are_named_and_made_again_on_request(bench, monkeypatch):
     assert (code, out.count("samples/s")) == (0, 2)
 
 
+def test_without_tensorflow_nothing_is_tried_and_one_line_says_so(bench, folder, monkeypatch):
+    monkeypatch.setattr("bench.run_command.trainer_versions", lambda _: {"ncf": "0.1.0"})
+    code, _, err = bench("run", "mine.toml", "--no-report")
+    assert code == 2
+    assert err.startswith("bench: error: training needs TensorFlow")
+    assert err.count("\n") == 1
+    assert not list(folder.glob("results/*/records/**/*.json"))
+
+
 def test_all_folders_can_be_chosen(bench):
     assert bench("mine.toml", "--no-report", "--results", "r", "--data-root", "d")[0] == 0
     assert Path("r/mine/records").is_dir()
