@@ -163,7 +163,7 @@ def test_users_who_have_every_item_are_counted_and_named(
     table.write_text("user,item\n" + "".join(f"{u},{i}\n" for u, i in rows), encoding="utf-8")
     command = ["prepare", table, "--output", tmp_path / "d", "--min_interactions", 2]
     line = failure(capsys, *command)
-    assert "1 of 2 test users have every item, so nothing is left to sample (such as all); remove" in line
+    assert "1 of 2 test users have every item, so nothing is left to sample (such as all)" in line
     assert "remove these users" in line
     assert not (tmp_path / "d").exists()
 
