@@ -23,7 +23,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -32,13 +31,13 @@ import sys
 import sysconfig
 import tarfile
 import tempfile
-import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import horovod_recipe as recipe
 import horovod_tools as tools
+from horovod_log import cache_folder, log_file, logged, say
 from horovod_tools import BuildError
 
 if TYPE_CHECKING:
@@ -276,14 +275,6 @@ def install(wheel: Path, constraint: str | None) -> None:
             raise BuildError(f"pip could not install {command[-1]}")
 
 
-def cache_folder() -> Path:
-    """${NCF_BENCH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/ncf-bench}."""
-    if os.environ.get("NCF_BENCH_CACHE"):
-        return Path(os.environ["NCF_BENCH_CACHE"]).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "ncf-bench"
-
-
 def unspaced_python(scratch: Path) -> str:
     """This interpreter, by a path without blanks when it lives in a virtual environment."""
     if sys.prefix == sys.base_prefix:
@@ -291,81 +282,6 @@ def unspaced_python(scratch: Path) -> str:
     link = scratch / "env"
     link.symlink_to(sys.prefix)
     return str(link / Path(sys.executable).relative_to(sys.prefix))
-
-
-# --- running and saying ------------------------------------------------------------------------
-
-
-@contextmanager
-def log_file() -> Iterator[Path]:
-    """A log that outlives the build."""
-    try:
-        folder = cache_folder() / "logs"
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"horovod-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-        path.touch()
-    except OSError:
-        path = Path(tempfile.mkstemp(prefix="horovod-", suffix=".log")[1])
-    yield path
-
-
-def logged(
-    command: Sequence[str], log: Path, env: Mapping[str, str], cwd: Path | None = None
-) -> None:
-    """Run a command with its output in the log, saying every 30 s that it is still at work.
-
-    Raises:
-        BuildError: it failed; what the log says of it has been printed.
-    """
-    start = time.monotonic()
-    with log.open("ab") as sink:
-        sink.write(f"\n$ {shlex.join(command)}\n".encode())
-        sink.flush()
-        child = subprocess.Popen(
-            command,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            env=dict(env),
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        try:
-            while not ended(child, seconds=30):
-                say(f"still at it, {time.monotonic() - start:.0f} s")
-        except BaseException:
-            os.killpg(child.pid, signal.SIGTERM)
-            child.wait()
-            raise
-    if child.returncode:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        print("\n".join(gist(lines)), file=sys.stderr)
-        what = "setup.py" if "setup.py" in command else "pip"
-        raise BuildError(f"{what} failed with exit code {child.returncode}; whole log: {log}")
-
-
-def gist(lines: Sequence[str]) -> list[str]:
-    """The lines of a failed build to show: from its first error on, else the last ones.
-
-    The end of the log is Python's traceback, far from what the compiler said.
-    """
-    error = re.compile(r"\berror:|CMake Error|^ERROR")
-    first = next((at for at, line in enumerate(lines) if error.search(line)), None)
-    return list(lines[-20:] if first is None else lines[max(0, first - 2) : first + 18])
-
-
-def ended(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the child ended within so many seconds."""
-    try:
-        child.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    return True
-
-
-def say(text: str) -> None:
-    """One line of progress."""
-    print(f"build_horovod: {text}", flush=True)
 
 
 if __name__ == "__main__":

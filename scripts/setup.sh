@@ -63,7 +63,7 @@ found = {str(d.metadata["Name"]).lower().replace("_", "-"): d.version
          for d in reversed(list(importlib.metadata.distributions()))}  # the first on the path wins
 digest = hashlib.sha256()
 for name in ("pyproject.toml", "constraints.txt", "scripts/setup.sh", "scripts/build_horovod.py",
-             "scripts/horovod_recipe.py", "scripts/horovod_tools.py"):
+             "scripts/horovod_log.py", "scripts/horovod_recipe.py", "scripts/horovod_tools.py"):
     digest.update(pathlib.Path(sys.argv[1], name).read_bytes())
 print(platform.python_version())
 print(next((found[n] for n in sorted(names) if n in found), "-"))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import build_horovod
+import horovod_log
 import horovod_recipe as recipe
 import horovod_tools as tools
 import pytest
@@ -379,7 +380,7 @@ def test_a_failing_build_step_is_one_line_with_its_log(
     log = tmp_path / "build.log"
     command = [sys.executable, "-c", "print('mpi_ops.cc:1: error: no'); raise SystemExit(4)"]
     with pytest.raises(tools.BuildError, match=f"exit code 4; whole log: {log}"):
-        build_horovod.logged(command, log, os.environ)
+        horovod_log.logged(command, log, os.environ)
     assert "mpi_ops.cc:1: error: no" in capsys.readouterr().err
 
 
@@ -387,18 +388,18 @@ def test_a_failed_build_shows_the_compilers_first_error_not_pythons_last_words()
     lines = [f"[{n}%] Building" for n in range(50)]
     lines += ["mpi_ops.cc:64: fatal error: stream.h: No such file", "make: *** Error 1"]
     lines += [f"  File setup.py, line {n}" for n in range(40)]
-    shown = build_horovod.gist(lines)
+    shown = horovod_log.gist(lines)
     assert shown[2].startswith("mpi_ops.cc:64")
     assert len(shown) == 20
-    assert build_horovod.gist(lines[:50]) == lines[30:50]
+    assert horovod_log.gist(lines[:50]) == lines[30:50]
 
 
 def test_the_cache_follows_its_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("NCF_BENCH_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert build_horovod.cache_folder() == tmp_path / "ncf-bench"
+    assert horovod_log.cache_folder() == tmp_path / "ncf-bench"
     monkeypatch.setenv("NCF_BENCH_CACHE", str(tmp_path / "mine"))
-    assert build_horovod.cache_folder() == tmp_path / "mine"
+    assert horovod_log.cache_folder() == tmp_path / "mine"
 
 
 @pytest.mark.slow
@@ -407,7 +408,7 @@ def test_every_edit_fits_the_released_source(tmp_path: Path) -> None:
     log = tmp_path / "log"
     pip = [sys.executable, "-m", "pip", "-qq"]
     install = [*pip, "install", "--target", str(tools_folder), *recipe.BUILD_NEEDS]
-    build_horovod.logged(install, log, os.environ)
+    horovod_log.logged(install, log, os.environ)
     env = os.environ | {"PYTHONPATH": str(tools_folder)}
     archive = build_horovod.fetch_source(tmp_path, pip, log, env)
     source = build_horovod.unpack(archive, tmp_path)

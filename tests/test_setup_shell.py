@@ -93,6 +93,7 @@ def clone(tmp_path: Path) -> Clone:
         "scripts/setup.sh",
         "scripts/build_horovod.py",
         "scripts/horovod_recipe.py",
+        "scripts/horovod_log.py",
         "scripts/horovod_tools.py",
     ):
         shutil.copy(ROOT / name, root / name)
