@@ -155,6 +155,7 @@ def _plan(
 ) -> tuple[Plan, Host, PreparedData]:
     """What is to run, where and on what; the records are let go of before the first run."""
     from bench import accepted
+    from bench.cell_plan import made_here
     from bench.data import Resolver
     from bench.plan import make_plan
 
@@ -162,8 +163,10 @@ def _plan(
     for path, reason in loaded.unreadable:
         view.say(f"unreadable, not counted: {path}: {reason}")
     accept = parsed.accept_plan_change
-    accepted.check(suite, store.folder, loaded.attempts, accept=accept, say=view.say)
     host = read_host(machine_id(parsed.results, create=True))
+    # Records that came with a clone are of their maker's plan, and bind nobody here.
+    ours = [attempt for attempt in loaded.attempts if made_here(attempt, host)]
+    accepted.check(suite, store.folder, ours, accept=accept, say=view.say)
     data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
     accepted.remember(suite, store.folder)
     versions = trainer_versions(trainer)

@@ -103,6 +103,16 @@ def test_stale_runs_are_named_and_made_again_on_request(bench, monkeypatch):
     assert (code, out.count("samples/s")) == (0, 2)
 
 
+def test_records_that_came_with_a_clone_bind_no_changed_suite(bench, folder):
+    assert bench("mine.toml", "--no-report")[0] == 0
+    (folder / "results" / ".machine-id").unlink()  # git carries neither this nor the plan along
+    (folder / "results" / "mine" / "plan.json").unlink()
+    (folder / "mine.toml").write_text(f"{SUITE}[train]\nepochs = 3\n", encoding="utf-8")
+    code, out, err = bench("mine.toml", "--no-report")
+    assert (code, err) == (0, "")
+    assert "2 of 2 runs are stored" in out
+
+
 def test_without_tensorflow_nothing_is_tried_and_one_line_says_so(bench, folder, monkeypatch):
     monkeypatch.setattr("bench.run_command.trainer_versions", lambda _: {"ncf": "0.1.0"})
     code, _, err = bench("run", "mine.toml", "--no-report")
