@@ -156,11 +156,6 @@ def published_page(csv: Path, digits: str = "auto") -> list[Node]:
     return published_tables.document(published.read(csv), digits)
 
 
-def published_markdown(csv: Path) -> str:
-    """The same as Markdown."""
-    return markdown_page(published_page(csv))
-
-
 def _html(material: Material, nodes: Sequence[Node]) -> str:
     """The report as one file: pictures inline, every run listed."""
     from bench import html

@@ -11,7 +11,8 @@ import pytest
 from sample_records import A100_HOST, CPU_HOST, ML_20M, grid, make_attempt, make_suite
 
 from bench.errors import UserError
-from bench.report import published_markdown, write_report
+from bench.formats import markdown_page
+from bench.report import published_page, write_report
 from bench.store import Store
 from bench.suite import cells
 
@@ -212,7 +213,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(report, tmp_path):
 
 
 def test_published_tables_come_from_the_csv():
-    golden.check("published.md", published_markdown(CSV))
+    golden.check("published.md", markdown_page(published_page(CSV)))
 
 
 def test_a_report_needs_neither_tensorflow_nor_pandas():
