@@ -77,11 +77,62 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Latencies:
+    """Timed inference calls of one batch size, after `warmup_batches` that were left out.
+
+    `work` is "pairs" (batch_size (user, item) pairs are scored) or "ranking" (the top k of the
+    whole catalogue for batch_size users). `scores_per_batch` counts scored (user, item) pairs;
+    `seconds` holds one number per call, the device waited for.
+    """
+
+    work: str
+    batch_size: int
+    scores_per_batch: int
+    warmup_batches: int
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """What a training sample costs, and what this machine can do in the run's precision.
+
+    `flops_per_sample` and `bytes_per_sample` are counted from the formulation's shapes
+    (ncf.roofline has the formulas); the two peaks were measured by a short probe in the run's own
+    process, with its threads: a square matmul in `compute_dtype`, and a copy of a large array
+    (bytes read plus bytes written).
+    """
+
+    formulation: str
+    compute_dtype: str
+    flops_per_sample: float
+    bytes_per_sample: float
+    matmul_flops_per_second: float
+    copy_bytes_per_second: float
+
+
+@dataclass(frozen=True)
+class Communication:
+    """What the ranks sent each other in training; of one rank, seconds per rank in rank order.
+
+    `reduced_bytes_per_step` counts the gradients handed to the all-reduce by one rank, the same
+    on all; `waiting_seconds_per_rank` is the time inside it (waiting for others included) in
+    `measured_steps` steps whose whole time was `step_seconds_per_rank`.
+    """
+
+    parallel: str
+    reduced_bytes_per_step: int
+    measured_steps: int
+    waiting_seconds_per_rank: tuple[float, ...]
+    step_seconds_per_rank: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """One run of the trainer. `reason` says why when `status` is not "ok".
 
-    Of `negatives_checked` training negatives of the first epoch, `false_negatives` were training
-    items of their own user; both None where nothing was trained or an older program wrote.
+    The last fields are None where a run has no such thing, or an older program wrote it. Of
+    `negatives_checked` training negatives of the first epoch, `false_negatives` were training
+    items of their own user. `inference` is what `ncf infer` measured; such a run has no epochs.
     """
 
     status: str
@@ -104,6 +155,9 @@ class RunRecord:
     reason: str | None = None
     false_negatives: int | None = None
     negatives_checked: int | None = None
+    inference: tuple[Latencies, ...] | None = None
+    roofline: Roofline | None = None
+    communication: Communication | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -127,7 +181,18 @@ class RunRecord:
         values["dataset"] = Dataset(**_known(Dataset, values["dataset"]))
         values["epochs"] = tuple(Epoch(**_known(Epoch, item)) for item in values["epochs"])
         values["peak_memory_bytes_per_rank"] = tuple(values["peak_memory_bytes_per_rank"])
+        if values.get("inference") is not None:
+            values["inference"] = tuple(_with_tuples(Latencies, x) for x in values["inference"])
+        for name, kind in (("roofline", Roofline), ("communication", Communication)):
+            if values.get(name) is not None:
+                values[name] = _with_tuples(kind, values[name])
         return cls(**values)
+
+
+def _with_tuples(cls: Any, data: Any) -> Any:
+    """An instance of cls whose lists have become tuples, as the dataclasses declare them."""
+    values = _known(cls, data)
+    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def _known(cls: Any, data: Any) -> dict[str, Any]:

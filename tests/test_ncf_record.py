@@ -44,6 +44,18 @@ def test_a_record_survives_the_trip_through_json(tmp_path: Path) -> None:
     assert record.read_run(tmp_path / "new" / "run.json") == run
 
 
+def test_what_inference_the_roofline_and_the_ranks_add_survives_the_trip_too(
+    tmp_path: Path,
+) -> None:
+    run = a_run(
+        inference=(record.Latencies("pairs", 4, 4, 10, (0.5, 0.25)),),
+        roofline=record.Roofline("fast", "float32", 2.7e5, 9e3, 2e11, 2e10),
+        communication=record.Communication("replicated", 100, 3, (0.5, 0.25), (1.0, 1.0)),
+    )
+    record.write_json(tmp_path / "run.json", run.to_dict())
+    assert record.read_run(tmp_path / "run.json") == run
+
+
 def test_keys_of_a_later_version_of_the_program_are_ignored() -> None:
     data = {**a_run().to_dict(), "colour": "green"}
     assert record.RunRecord.from_dict(data) == a_run()
