@@ -126,7 +126,7 @@ def from_seed(
     made = synthetic.generate(shape, args.seed, progress)
     stages.done("generate", f"generated {shape.interactions:,} interactions")
     split = leave_one_out(
-        *(made.users, made.items, None, shape.users, shape.items, synthetic.MIN_PER_USER),
+        *(made.users, made.items, None, shape.users, shape.items, shape.least),
         threads=args.threads,
     )
     stages.done("split", f"split {split.n_users:,} users, {split.n_items:,} items")

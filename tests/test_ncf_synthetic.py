@@ -44,7 +44,17 @@ def test_large_presets_have_the_published_sizes() -> None:
         "100k": (943, 1682, 100_000),
         "1m": (6040, 3706, 1_000_209),
         "20m": (138_493, 26_744, 20_000_263),
+        "20m-2m": (138_493, 26_744, 2_138_493),
     }
+
+
+def test_a_preset_for_speed_leaves_two_million_positives_after_the_held_out_ones() -> None:
+    shape = PRESETS["20m-2m"]
+    made = synthetic.generate(shape, 1)
+    done = leave_one_out(made.users, made.items, None, shape.users, shape.items, shape.least)
+    assert (done.n_users, done.n_items) == (shape.users, shape.items)
+    assert len(done.train_items) == 2_000_000
+    assert np.bincount(made.users, minlength=shape.users).min() == 2
 
 
 def test_the_same_seed_makes_the_same_data_and_another_does_not() -> None:
