@@ -204,7 +204,7 @@ def _verdict(suite: Suite, block: Block, number: int, figures: Sequence[Figure])
     warnings = verdicts.too_good(block, figures)
     nodes: list[Node] = []
     if len(block.precisions) > 1:
-        if suite.margin_hr is None:
+        if suite.fixed_margin is None:
             nodes.append(
                 Text(
                     "None: the suite does not say which difference would matter "
@@ -212,7 +212,7 @@ def _verdict(suite: Suite, block: Block, number: int, figures: Sequence[Figure])
                 )
             )
         else:
-            table = verdicts.table(block, suite.margin_hr)
+            table = verdicts.table(block, suite.fixed_margin)
             if table is not None:
                 nodes.append(Text(verdicts.EXPLAINED.format(k=block.condition.topk)))
                 title = f"Verdict on HR@{block.condition.topk}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from bench.plan import Plan
     from bench.store import Attempt
+    from bench.suite_report import Margin
 
 LEVEL = 0.05
 POWER = 0.9
@@ -64,7 +65,7 @@ def spread(values: Iterable[Sequence[float]]) -> tuple[float, int] | None:
 def lines(
     cells: Iterable[tuple[int, Sequence[Attempt]]],
     source: str | None,
-    margin_hr: float | None,
+    margin_hr: Margin | None,
     margin_speed: float | None,
 ) -> list[str]:
     """What the planned number of runs can show, in HR and in throughput.
@@ -72,7 +73,7 @@ def lines(
     Args:
         cells: planned number of runs and good runs of each cell.
         source: name of the data set, for a spread to start from.
-        margin_hr: the difference in HR that would matter.
+        margin_hr: the difference in HR that would matter; "sd": as large as the spread.
         margin_speed: the relative difference in throughput that would matter.
     """
     planned = list(cells)
@@ -109,7 +110,7 @@ def effect_lines(plan: Plan, read: Callable[[str, int, int], Attempt | str]) -> 
     return lines(cells, suite.data.source, suite.margin_hr, suite.margin_speed)
 
 
-def _hr(n: int, found: tuple[float, int] | None, source: str | None, margin: float | None) -> str:
+def _hr(n: int, found: tuple[float, int] | None, source: str | None, margin: Margin | None) -> str:
     if found is not None:
         sd, basis = found[0], f"of {found[1]} stored runs"
     elif source in KNOWN_HR_SD:
@@ -118,8 +119,12 @@ def _hr(n: int, found: tuple[float, int] | None, source: str | None, margin: flo
         return "unknown until a cell has 2 runs"
     effect = smallest(n, sd)
     assert effect is not None
-    wanted = f"; the margin is {margin:g}" if margin is not None else ""
+    wanted = "" if margin is None else f"; the margin is {_shown(margin)}"
     return f"{effect:.5f} (SD {sd:.5f}, {basis}{wanted})"
+
+
+def _shown(margin: Margin) -> str:
+    return "that SD" if isinstance(margin, str) else f"{margin:g}"
 
 
 def _speed(n: int, found: tuple[float, int] | None, margin: float | None) -> str:

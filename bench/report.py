@@ -233,7 +233,7 @@ def _pictures_of(material: Material, block: Block) -> list[tuple[str, str, bytes
     rest = ", ".join(f"{name} {value}" for name, value in block.rows[0].rest)
     title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
     lines = scaling_plots.published_lines(material.figures, suite.published_systems)
-    drawn = plots.draw(block, title, where, suite.margin_hr, lines, material.attempts)
+    drawn = plots.draw(block, title, where, suite.fixed_margin, lines, material.attempts)
     return [
         (
             name,

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.options import Value
+    from bench.suite_report import Contrast, Margin
     from ncf.record import Dataset
 
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
@@ -71,6 +72,9 @@ class Suite:
         telemetry_s: seconds between two readings; None for no telemetry.
         margin_speed: the relative loss of throughput that would matter.
         without: flags of runs that the report leaves out (see bench.flags).
+        compare: levels of axes whose speed and memory the report divides by a reference's.
+        equivalence: levels of axes whose accuracy is tested against a reference's, beside the
+            precisions.
     """
 
     name: str
@@ -83,7 +87,7 @@ class Suite:
     timeout_s: float
     order_seed: int
     published_systems: tuple[str, ...]
-    margin_hr: float | None
+    margin_hr: Margin | None
     excludes: tuple[Rule, ...] = ()
     overrides: tuple[Rule, ...] = ()
     seeds_by_precision: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -97,6 +101,13 @@ class Suite:
     telemetry_s: float | None = 1.0
     margin_speed: float | None = None
     without: tuple[str, ...] = ()
+    compare: tuple[Contrast, ...] = ()
+    equivalence: tuple[Contrast, ...] = ()
+
+    @property
+    def fixed_margin(self) -> float | None:
+        """The margin where the suite gives it as a number."""
+        return None if isinstance(self.margin_hr, str) else self.margin_hr
 
     def seeds_of(self, cell: Cell) -> tuple[int, ...]:
         """The seeds of one cell."""

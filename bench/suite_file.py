@@ -23,6 +23,7 @@ from bench.suite import (
     cells,
 )
 from bench.suite_reader import Reader
+from bench.suite_report import check, contrasts, margin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ _TABLES = {
     "run": ("launcher", "measures"),
     "requires": ("device",),
     "telemetry": ("enabled", "interval_s"),
-    "report": ("published", "margin_hr", "without"),
+    "report": ("published", "margin_hr", "without", "compare", "equivalence"),
     "gate": ("margin_speed",),
 }
 _LISTS = ("exclude", "override")  # [[exclude]], [[override]]
@@ -114,7 +115,7 @@ class _Reader(Reader):
             timeout_s=self.positive("limits", "timeout_s", limits.get("timeout_s", 3600)),
             order_seed=self.whole("repeat", "order_seed", repeat.get("order_seed", 1)),
             published_systems=self.texts("report", "published", report.get("published", [])),
-            margin_hr=self._optional("report", "margin_hr", report),
+            margin_hr=margin(self, report),
             seeds_by_precision=by_precision,
             order=self.one_of("repeat", "order", repeat.get("order", "blocks"), ORDERS),
             retries=self.whole("limits", "retries", limits.get("retries", 0)),
@@ -135,12 +136,19 @@ class _Reader(Reader):
                 self.one_of("report", "without", flag, tuple(FLAGS))
                 for flag in self.texts("report", "without", report.get("without", []))
             ),
+            compare=contrasts(self, "compare", report.get("compare", []), axes, self._option),
+            equivalence=contrasts(
+                self, "equivalence", report.get("equivalence", []), axes, self._option
+            ),
         )
         overrides = tuple(self._override(grid, rule) for rule in self._list(tables, "override"))
         excludes = tuple(self._exclude(grid, rule) for rule in self._list(tables, "exclude"))
         found = replace(grid, overrides=overrides, excludes=excludes)
-        if not cells(found):
+        axes_of_cells = [cell.axes for cell in cells(found)]
+        if not axes_of_cells:
             raise self.error("", "exclude", "the excludes leave no cell of the grid")
+        check(self, "compare", found.compare, axes_of_cells)
+        check(self, "equivalence", found.equivalence, axes_of_cells)
         return found
 
     def _data(self, table: Mapping[str, Any] | None) -> DataSpec:

@@ -54,6 +54,8 @@ def test_without_stored_runs_the_published_spread_is_a_start_and_speed_is_unknow
     hr, speed = lines([(20, []), (20, [])], "ml-20m", 5e-4, None)
     assert "20 runs a cell" in hr
     assert "SD 0.00040, as published code has on ml-20m; the margin is 0.0005" in hr
+    (hr, _) = lines([(20, [])], "ml-20m", "sd", 0.03)
+    assert hr.endswith("(SD 0.00040, as published code has on ml-20m; the margin is that SD)")
     assert speed.endswith("unknown until a cell has 2 runs")
     assert "unknown" in lines([(20, [])], None, None, None)[0]
 

@@ -52,6 +52,17 @@ margin_hr = 0.006
 """
 
 
+def known_options():
+    """The trainer's options, and those of the formulations until the trainer has them."""
+    words = {
+        "formulation": ("reference", "fast"),
+        "batching": ("grouped", "shuffled"),
+        "parallel": ("user-sharded", "replicated"),
+    }
+    coming = {name: Option(name, "str", some[0], some) for name, some in words.items()}
+    return {**coming, **trainer_options()}
+
+
 def read(text, name="example"):
     return parse(text, name, f"{name}.toml", OPTIONS)
 
@@ -82,14 +93,14 @@ def test_seeds_may_be_a_list():
 @pytest.mark.parametrize("name", suites.shipped())
 def test_the_shipped_suites_fit_the_trainers_options(name):
     stem, where, text = suites.read(name)
-    suite = parse(text, stem, where, trainer_options())
+    suite = parse(text, stem, where, known_options())
     assert suite.title
     assert len({cell.key for cell in cells(suite)}) == len(cells(suite))
 
 
 def test_the_shipped_suites_are_the_promised_grids():
     def grid(name):
-        suite = parse(suites.read(name)[2], name, name, trainer_options())
+        suite = parse(suites.read(name)[2], name, name, known_options())
         return suite.data.name, suite.axes["ranks"], suite.axes["precision"], len(suite.seeds)
 
     assert grid("smoke") == ("synthetic 100k", (1, 2), ("fp32", "amp"), 3)
@@ -100,14 +111,34 @@ def test_the_shipped_suites_are_the_promised_grids():
 
 
 def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
-    found = {name: parse(suites.read(name)[2], name, name, trainer_options()) for name in NAMES}
-    assert {name for name in NAMES if found[name].measures == "accuracy"} == {"seeds"}
-    assert {name: found[name].device for name in NAMES} == {
-        "smoke": None, "ml-100k": None, "dgx": "gpu", "seeds": "gpu", "cpu": "cpu",
-    }  # fmt: skip
+    found = {name: parse(suites.read(name)[2], name, name, known_options()) for name in NAMES}
+    accurate = {name for name in NAMES if found[name].measures == "accuracy"}
+    assert accurate == {"seeds", "batching", "batching-1m", "parallel"}
+    devices = {name: found[name].device for name in NAMES if found[name].device}
+    assert devices == {"dgx": "gpu", "seeds": "gpu", "cpu": "cpu"}
 
 
-NAMES = ("smoke", "ml-100k", "dgx", "seeds", "cpu")
+def test_the_suites_about_one_choice_compare_its_levels_with_the_published_way():
+    found = {name: parse(suites.read(name)[2], name, name, known_options()) for name in NAMES}
+
+    speed = found["formulations"]
+    assert [dict(one.reference) for one in speed.compare] == [{"formulation": "reference"}]
+    assert speed.axes["precision"] == ("fp32", "amp")
+    assert (speed.order, speed.measures, len(speed.seeds)) == ("blocks", "speed", 6)
+    asked = {
+        name: ([dict(one.reference) for one in found[name].equivalence], found[name].margin_hr)
+        for name in ("batching", "batching-1m", "parallel")
+    }
+    assert asked == {
+        "batching": ([{"batching": "shuffled"}], 0.006),
+        "batching-1m": ([{"batching": "shuffled"}], "sd"),
+        "parallel": ([{"ranks": 1, "parallel": "replicated"}], 0.006),
+    }
+    assert all(len(cells(found[name])) == 2 and len(found[name].seeds) == 40 for name in asked)
+    assert found["batching"].train == found["parallel"].train == found["ml-100k"].train
+
+
+NAMES = suites.shipped()
 
 
 BAD = [

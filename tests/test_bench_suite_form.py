@@ -138,6 +138,50 @@ def test_every_mistake_is_one_line_with_its_place_and_the_way_out(addition, mess
     assert "\n" not in str(caught.value)
 
 
+def compared(line):
+    suite = read(GOOD.replace("margin_hr = 0.006", line))
+    return [dict(one.reference) for one in (*suite.compare, *suite.equivalence)]
+
+
+def test_a_comparison_names_an_axis_or_its_reference_or_several_axes_as_one():
+    assert compared('compare = "precision"') == [{"precision": "fp32"}]
+    assert compared('equivalence = { ranks = 2, precision = "amp" }') == [
+        {"ranks": 2, "precision": "amp"}
+    ]
+    assert compared('compare = ["ranks", { precision = "amp" }]') == [
+        {"ranks": 1},
+        {"precision": "amp"},
+    ]
+    assert read(GOOD).compare == read(GOOD).equivalence == ()
+
+
+def test_the_margin_may_be_the_spread_of_the_reference():
+    assert read(GOOD.replace("margin_hr = 0.006", 'margin_hr = "sd"')).margin_hr == "sd"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("compare = 'precisoin'", "example.toml:24: compare names 'precisoin', which is no axis"),
+        ("compare = 'precisoin'", "did you mean 'precision'? (there are: ranks, precision)"),
+        ("equivalence = { ranks = 4 }", "example.toml:24: ranks has no value 4 in [axes]"),
+        ("equivalence = { ranks = 'one' }", 'ranks must be a whole number, not "one"'),
+        ("compare = 1", 'compare must name axes, e.g. compare = "precision" or'),
+        ("compare = [{}]", "compare must name axes"),
+        ("margin_hr = 'se'", 'margin_hr must be a number above 0 or "sd", not "se"'),
+        (
+            "compare = { ranks = 1, precision = 'fp32' }\n[[exclude]]\nranks = 1\n"  # noqa: ISC004
+            "precision = 'fp32'",
+            'no cell differs from one with ranks = 1, precision = "fp32" in compare',
+        ),
+    ],
+)
+def test_mistakes_in_a_comparison_are_named(line, message):
+    with pytest.raises(UserError) as caught:
+        compared(line)
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
