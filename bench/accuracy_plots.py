@@ -165,6 +165,7 @@ def histogram(block: Block, title: str, where: str, margin: float | None = None)
                 _mark_mean(ax, found, (low, high), digits)
             else:
                 why = "never evaluated" if pool.runs else "no good run"
+                why = "not in the grid" if pool.tally.outside else why
                 ax.text(0.5, 0.5, why, ha="center", transform=ax.transAxes, color=GREY)
             if j in bands:
                 ax.axvspan(*bands[j], color=BAND, lw=0, zorder=0)

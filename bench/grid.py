@@ -27,7 +27,8 @@ class Tally:
 
     `unresolved` counts the seeds without a good run by the status of their last attempt;
     `failed` holds every failed attempt, also those that a later attempt made good; `unavailable`
-    says why the machine cannot run the cell.
+    says why the machine cannot run the cell; `outside` marks a place of the tables that the suite
+    excludes: nothing is planned there.
     """
 
     cell: Cell
@@ -36,6 +37,7 @@ class Tally:
     unresolved: Mapping[str, int]
     failed: tuple[Attempt, ...]
     unavailable: str | None = None
+    outside: bool = False
 
     @property
     def complete(self) -> bool:
@@ -67,7 +69,7 @@ class Pool:
         if values:
             return summarize(values)
         if not self.runs:
-            return Missing("no good run")
+            return Missing("not in the grid" if self.tally.outside else "no good run")
         reason = measure.of(self.runs[0])
         assert isinstance(reason, Missing)
         return reason
@@ -103,8 +105,9 @@ class Block:
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
-        """All pools, row by row."""
-        return tuple(row.pools[precision] for row in self.rows for precision in self.precisions)
+        """All pools of the grid, row by row."""
+        found = (row.pools[precision] for row in self.rows for precision in self.precisions)
+        return tuple(pool for pool in found if not pool.tally.outside)
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:

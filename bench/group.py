@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.grid import Block, Pool, Row, Tally
+from bench.suite import Cell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from bench.store import Attempt
-    from bench.suite import Cell
     from ncf.record import Dataset
 
 NOT_USED = "not used"
@@ -194,9 +194,17 @@ def _rows(
         planned = seeds(cell) if callable(seeds) else seeds
         pool = _pool(cell, planned, found, reason)
         rows.setdefault((rest, cell.ranks), {})[cell.precision] = pool
+    precisions = dict.fromkeys(cell.precision for cell in cells)
+    for pools in rows.values():
+        for precision in precisions:
+            pools.setdefault(precision, _OUTSIDE)
     order = {rest: index for index, rest in enumerate(dict.fromkeys(rest for rest, _ in rows))}
     keys = sorted(rows, key=lambda key: (order[key[0]], key[1]))
     return tuple(Row(*key, rows[key]) for key in keys)
+
+
+_OUTSIDE = Pool(Tally(Cell({}, {}, ""), (), (), {}, (), outside=True))
+"""What stands in a row for a precision that the suite excludes there."""
 
 
 def _pool(

@@ -17,6 +17,8 @@ def precision_label(block: Block, precision: str) -> str:
 
 def counted(n: int, tally: Tally) -> str:
     """The sample size and what is missing from it: "n=3", "n=7/20, 2 oom, 11 not run"."""
+    if tally.outside:
+        return "not in the grid"
     if tally.complete and n >= len(tally.planned):
         return f"n={n}"
     parts = [f"n={n}/{len(tally.planned)}"]
@@ -57,6 +59,8 @@ def sizes_text(block: Block, row: Row) -> str:
     """Sample sizes of a row in the order of the legend: "n = 3" or "n = 3, 2 of 3"."""
     texts = []
     for precision in block.precisions:
-        n, planned = len(row.pools[precision].runs), len(row.pools[precision].tally.planned)
-        texts.append(str(n) if n >= planned else f"{n} of {planned}")
+        n, tally = len(row.pools[precision].runs), row.pools[precision].tally
+        planned = len(tally.planned)
+        text = str(n) if n >= planned else f"{n} of {planned}"
+        texts.append("-" if tally.outside else text)
     return "n = " + (texts[0] if len(set(texts)) == 1 else ", ".join(texts))

@@ -71,7 +71,7 @@ class Notation:
     def measured(self, pool: Pool, measure: Measure, form: units.Formatter) -> Cell:
         """A cell of a table: number, spread, sample size and what is missing from it."""
         data = pool.summary(measure)
-        keys = (pool.tally.cell.key,)
+        keys = () if pool.tally.outside else (pool.tally.cell.key,)
         if isinstance(data, Missing):
             reason = data.reason if pool.runs else counted(0, pool.tally)
             return Cell(units.not_available(reason), Number(None, n=0, unit=measure.unit), keys)

@@ -199,7 +199,8 @@ def _scaling_cell(block: Block, row: Row, precision: str, notation: Notation) ->
     keys = _keys(row, (precision,))
     if row.ranks == 1:  # its own baseline: 1 by definition, without a spread
         known = not isinstance(row.pools[precision].summary(THROUGHPUT), Missing)
-        text = units.ratio(1) if known else units.not_available("no good run")
+        reason = "not in the grid" if row.pools[precision].tally.outside else "no good run"
+        text = units.ratio(1) if known else units.not_available(reason)
         return Cell(text, Number(1.0 if known else None, unit="ratio"), keys)
     base = block.baseline(row, precision)
     below = (base.tally.cell.key,) if base else ()
@@ -211,7 +212,8 @@ def _scaling_cell(block: Block, row: Row, precision: str, notation: Notation) ->
 
 
 def _keys(row: Row, precisions: Sequence[str]) -> tuple[str, ...]:
-    return tuple(row.pools[p].tally.cell.key for p in precisions if p in row.pools)
+    pools = (row.pools[p] for p in precisions if p in row.pools)
+    return tuple(pool.tally.cell.key for pool in pools if not pool.tally.outside)
 
 
 def _reached(pool: Pool) -> str:
@@ -240,4 +242,5 @@ def _digits(block: Block) -> units.Formatter:
 
 
 def _pools(block: Block, row: Row) -> list[tuple[str, Pool]]:
-    return [(precision, row.pools[precision]) for precision in block.precisions]
+    found = ((precision, row.pools[precision]) for precision in block.precisions)
+    return [(precision, pool) for precision, pool in found if not pool.tally.outside]

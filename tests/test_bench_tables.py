@@ -6,9 +6,10 @@ import golden
 import pytest
 from sample_records import grid, make_attempt, make_run, make_suite
 
-from bench import tables
+from bench import document, plots, tables
 from bench.group import group
-from bench.suite import cells
+from bench.notation import DEFAULT
+from bench.suite import Rule, cells
 
 
 def block_of(suite, attempts, **options):
@@ -141,6 +142,37 @@ def test_sample_sizes_say_what_is_missing():
     table = tables.accuracy(block_of(suite, attempts))
 
     assert table.rows[0][1].endswith("n=7/20, 2 oom, 11 not run")
+
+
+def test_a_cell_that_the_suite_excludes_is_no_missing_one():
+    suite = make_suite(
+        axes={"ranks": (1, 2), "precision": ("fp32", "amp")},
+        excludes=(Rule({"ranks": (2,), "precision": ("amp",)}),),
+    )
+    grouped = group(cells(suite), suite.seeds, grid(suite))
+    (block,) = grouped.blocks
+
+    table = tables.throughput(block)
+
+    assert len(block.tallies) == 3
+    assert cell(table, 1, "AMP (bfloat16) (samples/s)") == "n/a (not in the grid)"
+    assert cell(table, 1, "Speed-up AMP/FP32") == "n/a (not in the grid)"
+    assert cell(table, 1, "Strong scaling AMP") == "n/a (not in the grid)"
+    assert [row[:2] for row in tables.convergence(block).rows] == [
+        ("1", "FP32"),
+        ("1", "AMP (bfloat16)"),
+        ("2", "FP32"),
+    ]
+    assert tables.incomplete(block.tallies) is None
+    nodes = document.page(suite, grouped, (), (), {}, DEFAULT)
+    assert any("9 good of 9 planned (3 cells)" in str(node) for node in nodes)
+    assert set(plots.draw(block, "t", "w")) == {
+        "validation-curves",
+        "best-hr-histogram",
+        "throughput",
+        "strong-scaling",
+        "run-order",
+    }
 
 
 def test_nothing_good_at_all_is_still_a_table():
