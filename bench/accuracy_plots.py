@@ -1,4 +1,4 @@
-"""The pictures of accuracy: validation curves, and the histogram of best HR@k.
+"""The picture of accuracy over epochs: validation curves.
 
 Pure apart from matplotlib.
 """
@@ -12,10 +12,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from bench import units
-from bench.drawing import BAND, GREY, INK, Frame, framed, look
-from bench.labels import counted, precision_label, ranks_text, sizes_text
-from bench.measures import BEST_HR, evaluated, target
-from bench.stats import Missing, common_bins, quantile, summarize
+from bench.drawing import GREY, INK, Frame, framed, look
+from bench.labels import precision_label, ranks_text, sizes_text
+from bench.measures import evaluated, target
+from bench.stats import quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,91 +124,6 @@ def _band(values: Sequence[float]) -> tuple[float, float]:
     if len(ordered) < QUARTILES_FROM:
         return ordered[0], ordered[-1]
     return quantile(ordered, 0.25), quantile(ordered, 0.75)
-
-
-def histogram(block: Block, title: str, where: str, margin: float | None = None) -> Figure:
-    """Best HR@k of every run: precisions from top to bottom, ranks from left to right.
-
-    With a margin, a band around the mean of full precision shows where the others must lie.
-    """
-    assert block.condition is not None
-    data, k = block.condition.dataset, block.condition.topk
-    digits = max(4, units.hit_rate_digits(data.test_users))
-    values = [value for pool in block.pools for value in pool.values(BEST_HR)]
-    edges = common_bins(values, 1 / data.test_users)
-    notes = f"Dashed line: mean. All panels share bins of {edges[1] - edges[0]:.2g} HR@{k}."
-    bands = _margin_bands(block, margin)
-    if bands:
-        full = block.precisions[0].upper()
-        notes += f" Band: mean of {full} ± {margin:g}, the margin of equivalence."
-    frame = Frame(f"{title}: best HR@{k} of every run", (where, notes))
-    # Air on both sides; a single bin does not fill the panel.
-    pad = (edges[1] - edges[0]) * max(0.5, (8 - len(edges)) / 2)
-    low = min([edges[0] - pad, *(band[0] - pad for band in bands.values())])
-    high = max([edges[-1] + pad, *(band[1] + pad for band in bands.values())])
-    shape = (len(block.precisions), len(block.rows))
-    width = 4.0 if shape[1] <= 3 else 3.2
-    figure, axes = framed(*shape, (width, 2.2), frame, [])
-    tallest = 1
-    for i, precision in enumerate(block.precisions):
-        style = look(precision)
-        for j, row in enumerate(block.rows):
-            ax, pool = axes[i][j], row.pools[precision]
-            found = pool.values(BEST_HR)
-            name = f"{precision_label(block, precision)}, {ranks_text(row)}"
-            ax.set_title(f"{name}  ({counted(len(found), pool.tally)})", loc="left", pad=16)
-            if found:
-                heights, _, _ = ax.hist(
-                    found, edges, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch
-                )
-                tallest = max(tallest, int(max(heights)))
-                _mark_mean(ax, found, (low, high), digits)
-            else:
-                why = "never evaluated" if pool.runs else "no good run"
-                why = "not in the grid" if pool.tally.outside else why
-                ax.text(0.5, 0.5, why, ha="center", transform=ax.transAxes, color=GREY)
-            if j in bands:
-                ax.axvspan(*bands[j], color=BAND, lw=0, zorder=0)
-            ax.set_xlim(low, high)
-            ax.xaxis.set_major_locator(MaxNLocator(4))
-            ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
-            if i == shape[0] - 1:
-                ax.set_xlabel(f"best HR@{k}")
-            if j == 0:
-                ax.set_ylabel("runs")
-    for ax in (ax for line in axes for ax in line):
-        ax.set_ylim(0, tallest * 1.08)
-    return figure
-
-
-def _margin_bands(block: Block, margin: float | None) -> dict[int, tuple[float, float]]:
-    """Per row, the mean of full precision ± margin; none where only one precision was run."""
-    bands: dict[int, tuple[float, float]] = {}
-    if margin is None or len(block.precisions) < 2:
-        return bands
-    for index, row in enumerate(block.rows):
-        data = row.pools[block.precisions[0]].summary(BEST_HR)
-        if not isinstance(data, Missing):
-            bands[index] = (data.mean - margin, data.mean + margin)
-    return bands
-
-
-def _mark_mean(ax: Axes, values: Sequence[float], limits: tuple[float, float], digits: int) -> None:
-    """The mean as a line, its number above the panel where no bar can hide it."""
-    data = summarize(values)
-    spread = "SD n/a" if data.sd is None else f"SD {units.significant(data.sd, 2)}"
-    ax.axvline(data.mean, color=INK, lw=1.3, ls=(0, (4, 2)))
-    place = (data.mean - limits[0]) / (limits[1] - limits[0])
-    side = "left" if place < 0.25 else "right" if place > 0.75 else "center"
-    ax.annotate(
-        f"mean {data.mean:.{digits}f}, {spread}",
-        (data.mean, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha=side,
-        fontsize=8.5,
-    )
 
 
 def _line_handle(block: Block, precision: str) -> Line2D:

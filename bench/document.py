@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import energy, verdicts
+from bench import energy, sections
 from bench.about import about, one_line
 from bench.labels import axes_text, precision_label
 from bench.measures import BEST_HR
@@ -107,6 +107,7 @@ def page(
             nodes.append(Text(notation.explained))
         if block.runs:
             nodes += _measured(suite, block, index + 1, figures, notation)
+            nodes += sections.comparisons(suite, block, index + 1, notation)
             nodes += _energy(block, index + 1, attempts or {}, notation)
         else:
             nodes.append(Text("There is no good run yet."))
@@ -151,7 +152,7 @@ def _measured(
     if low:
         nodes.append(Quote(f"Not better than popularity: {'; '.join(low)}."))
     nodes.append(tabled("convergence", f"Convergence, {how}", convergence(block, notation)))
-    nodes += _verdict(suite, block, number, figures)
+    nodes += sections.verdict(suite, block, number, figures)
     nodes.append(Heading(2, f"Training throughput ({how})"))
     if suite.measures == "accuracy":
         nodes.append(
@@ -196,31 +197,6 @@ def _energy(
         ),
         Tabled("energy", title, table, one_line(block), number),
     ]
-
-
-def _verdict(suite: Suite, block: Block, number: int, figures: Sequence[Figure]) -> list[Node]:
-    assert block.condition is not None
-    heading = Heading(2, "Verdict on accuracy")
-    warnings = verdicts.too_good(block, figures)
-    nodes: list[Node] = []
-    if len(block.precisions) > 1:
-        if suite.fixed_margin is None:
-            nodes.append(
-                Text(
-                    "None: the suite does not say which difference would matter "
-                    "(`[report] margin_hr`)."
-                )
-            )
-        else:
-            table = verdicts.table(block, suite.fixed_margin)
-            if table is not None:
-                nodes.append(Text(verdicts.EXPLAINED.format(k=block.condition.topk)))
-                title = f"Verdict on HR@{block.condition.topk}"
-                nodes.append(Tabled("verdict", title, table, one_line(block), number))
-            warnings = verdicts.better_than_full(table) + warnings
-    if warnings:
-        nodes.append(Quote(f"Too good to be true? {'; '.join(warnings)}. Look for a leak first."))
-    return [heading, *nodes] if nodes else []
 
 
 def _missing(block: Block, number: int) -> list[Node]:

@@ -40,6 +40,8 @@ LOOKS = {
     "amp": Look("#E69F00", "--", "^", "///"),
 }
 OTHER = Look("#CC79A7", ":", "D", "xx")
+LEVELS = (LOOKS["fp32"], LOOKS["amp"], LOOKS["tf32"], OTHER, Look("#56B4E9", "-", "v", "\\\\"))
+"""Levels of any other axis, in their order."""
 
 STYLE: Any = {
     "font.family": ["DejaVu Sans"],  # ships with matplotlib
@@ -90,6 +92,11 @@ class Picture:
 def look(precision: str) -> Look:
     """The look of a precision; unknown ones share a fourth colour."""
     return LOOKS.get(precision, OTHER)
+
+
+def level_look(index: int) -> Look:
+    """The look of the level with this number, from 0; after the fifth they come again."""
+    return LEVELS[index % len(LEVELS)]
 
 
 def render(draw: Callable[[], Figure]) -> Picture:

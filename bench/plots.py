@@ -1,6 +1,7 @@
 """The pictures of one block as bytes; nothing is read or written here.
 
-Pure apart from matplotlib. Accuracy is drawn in `accuracy_plots`, throughput here.
+Pure apart from matplotlib. Accuracy is drawn in `accuracy_plots` and `histogram_plots`, throughput
+here.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
 from bench import energy, units
-from bench.accuracy_plots import curves, histogram
+from bench.accuracy_plots import curves
 from bench.drawing import GREY, INK, Frame, Picture, framed, look, render
 from bench.energy_plots import samples_per_joule
+from bench.histogram_plots import histogram
 from bench.labels import precision_label, ranks_text, sizes_text
 from bench.measures import BEST_HR, THROUGHPUT
 from bench.scaling_plots import can_scale, run_order, strong_scaling

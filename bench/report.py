@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import re
 import tempfile
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import foreign_commands, foreign_tables, published, published_tables, store
-from bench.about import dates_text, machine_text
 from bench.cell_plan import unavailable
 from bench.document import page
 from bench.errors import UserError
@@ -26,27 +24,18 @@ from bench.group import Grouped, group
 from bench.host import Host
 from bench.notation import DEFAULT
 from bench.page import Image, Tabled
+from bench.pictures import Sources, remove_stale, write_all
 from bench.suite import cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.foreign import ForeignRun
-    from bench.grid import Block
     from bench.notation import Notation
     from bench.page import Node
     from bench.published import Figure
     from bench.store import Attempt
     from bench.suite import Cell, Suite
-
-CAPTIONS = {
-    "validation-curves": "HR@{k} after each epoch, median over seeds by precision and ranks",
-    "best-hr-histogram": "Best HR@{k} of every run with the mean of each precision",
-    "throughput": "Training throughput by ranks and precision",
-    "strong-scaling": "Strong scaling: throughput over that of 1 rank",
-    "run-order": "Throughput of every run in the order in which they were made",
-    "energy": "Samples per joule of the GPUs",
-}
 
 
 @dataclass(frozen=True)
@@ -127,13 +116,15 @@ def write_report(
     material = gather(suite, results_root, published_csv)
     pictures = plots_root / suite.name
     try:
-        images, written = _draw(material, pictures)
+        link = Path(os.path.relpath(pictures, material.folder)).as_posix()
+        sources = Sources(material.suite, material.figures, material.attempts)
+        images, written = write_all(sources, material.grouped.blocks, pictures, link, write)
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
         write(report, markdown_page(nodes).encode("utf-8"))
         page_file = material.folder / "report.html"
         write(page_file, _html(material, nodes).encode("utf-8"))
-        _remove_stale(pictures, written)
+        remove_stale(pictures, written)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
     return [report, page_file, *written]
@@ -195,64 +186,6 @@ def _why_not(suite: Suite, host: Mapping[str, Any], cell: Cell) -> str | None:
 def _gpu(data: Mapping[str, Any]) -> Gpu:
     capability = data.get("compute_capability")
     return Gpu(str(data.get("name")), compute_capability=tuple(capability) if capability else None)
-
-
-def _draw(material: Material, pictures: Path) -> tuple[dict[int, list[Image]], list[Path]]:
-    """Write the pictures of every block that has runs; links are relative to the report."""
-    relative = Path(os.path.relpath(pictures, material.folder)).as_posix()
-    grouped = material.grouped
-    images: dict[int, list[Image]] = {}
-    written: list[Path] = []
-    for index, block in enumerate(grouped.blocks):
-        number = f"-{index + 1}" if len(grouped.blocks) > 1 else ""
-        for part in block.slices():
-            if not part.runs:
-                continue
-            suffix = "".join(f"-{name}={value}" for name, value in part.rows[0].rest)
-            suffix = re.sub(r"[^A-Za-z0-9._=-]+", "_", suffix) + number
-            for name, caption, png, svg in _pictures_of(material, part):
-                stem = f"{name}{suffix}"
-                for kind, content in (("png", png), ("svg", svg)):
-                    path = pictures / f"{stem}.{kind}"
-                    write(path, content)
-                    written.append(path)
-                links = (f"{relative}/{stem}.png", f"{relative}/{stem}.svg")
-                images.setdefault(index, []).append(Image(caption, *links))
-    return images, written
-
-
-def _pictures_of(material: Material, block: Block) -> list[tuple[str, str, bytes, bytes]]:
-    """Name, caption and both forms of every picture of one block."""
-    from bench import plots, scaling_plots
-
-    suite = material.suite
-    assert block.condition is not None
-    assert block.span is not None
-    where = f"{machine_text(block.condition.machine)}. Runs of {dates_text(block.span)}."
-    data = block.condition.dataset.name
-    rest = ", ".join(f"{name} {value}" for name, value in block.rows[0].rest)
-    title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
-    lines = scaling_plots.published_lines(material.figures, suite.published_systems)
-    drawn = plots.draw(block, title, where, suite.fixed_margin, lines, material.attempts)
-    return [
-        (
-            name,
-            CAPTIONS[name].format(k=block.condition.topk) + (f" ({rest})" if rest else ""),
-            picture.png,
-            picture.svg,
-        )
-        for name, picture in drawn.items()
-    ]
-
-
-def _remove_stale(pictures: Path, written: list[Path]) -> None:
-    """Delete pictures of an earlier report that this one does not have; leave other files alone."""
-    if not pictures.is_dir():
-        return
-    for path in pictures.iterdir():
-        ours = path.suffix in (".png", ".svg") and path.name.startswith(tuple(CAPTIONS))
-        if ours and path not in written:
-            path.unlink()
 
 
 def write(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The verdict on accuracy, per number of ranks: does reduced precision train as well as full? Pure.
+"""The verdict on accuracy: do the compared cells train as well as their reference? Pure.
 
 A quantity is compared as is: no run is left out, neither one that did not converge nor one that
 looks too good; both are counted and named.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
+from bench import contrast as contrasts
 from bench import equivalence, units
 from bench.cells import Cell, Number
-from bench.labels import axes_text, head, precision_label, rest_names
+from bench.labels import axes_text
 from bench.measures import BEST_HR, reached_target
 from bench.published import select
 from bench.stats import Missing
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bench.equivalence import Verdict
     from bench.grid import Block, Pool
     from bench.published import Figure
+    from bench.suite_report import Contrast
     from ncf.record import RunRecord
 
 EXPLAINED = (
@@ -38,43 +40,52 @@ FAR = 6.0
 BEYOND_PUBLISHED = 0.005
 
 
-def table(block: Block, margin: float) -> Table | None:
-    """A line per number of ranks and compared precision; None where nothing can be compared."""
+def table(block: Block, margin: float, contrast: Contrast | None = None) -> Table | None:
+    """A line per comparison; None where nothing can be compared.
+
+    Args:
+        block: the runs.
+        margin: the difference of HR that would matter, > 0.
+        contrast: what is compared; reduced with full precision if not given.
+    """
     assert block.condition is not None
+    contrast = contrast or contrasts.precisions(block)
+    found = contrasts.groups(block, contrast) if contrast else ()
+    if contrast is None or not found:
+        return None
     digits = units.hit_rate_digits(block.condition.dataset.test_users)
     popularity = block.condition.dataset.popularity_hr_at_k
     spread = _largest_spread(block)
     rows = []
-    for row in block.rows:
-        full = _reference(block)
-        reference = row.pools.get(full or "")
-        if full is None or reference is None:
-            continue
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            if precision == full or not (pool.values(BEST_HR) and reference.values(BEST_HR)):
-                continue
+    for group in found:
+        reference = group.reference.pool
+        for arm in group.tested:
+            pool = arm.pool
             a, b = reference.values(BEST_HR), pool.values(BEST_HR)
+            if not (a and b):
+                continue
             verdict = equivalence.compare(a, b, margin, spread)
             ks, mann_whitney = equivalence.diagnostics(a, b)
             missed = [str(_not_converged(one, popularity)) for one in (reference, pool)]
+            names = (contrasts.level(block, contrast, one) for one in (arm, group.reference))
             rows.append(
                 (
-                    *head(row),
-                    f"{precision_label(block, precision)} - {full.upper()}",
+                    *contrasts.place(block, group),
+                    " - ".join(names),
                     f"{len(b)}, {len(a)}",
                     ", ".join(_sd(sd) for sd in reversed(verdict.sd)),
                     _difference(verdict, digits + 1, (pool, reference)),
-                    f"{margin:g}",
+                    f"{margin:.3g}",
                     units.show(verdict.power, lambda value: f"{value:.2f}"),
                     answer(verdict),
                     ", ".join(reversed(missed)),
                     *(units.not_available() if p is None else _p(p) for p in (ks, mann_whitney)),
                 )
             )
-    headers = ("Ranks", *rest_names(block), "Compared", "Runs", "SD", "Difference", "Margin")
+    headers = (*contrasts.headers(found), "Compared", "Runs", "SD", "Difference", "Margin")
     headers += ("Power", "Verdict", "Not converged", "KS p", "Mann-Whitney p")
-    return Table(headers, tuple(rows), ("Compared", "Verdict")) if rows else None
+    left = ("Precision", "Compared", "Verdict")
+    return Table(headers, tuple(rows), left) if rows else None
 
 
 def answer(verdict: Verdict) -> str:
@@ -130,11 +141,6 @@ def better_than_full(rows: Table | None) -> list[str]:
         for row in rows.rows
         if row[verdict] == equivalence.DIFFERENT and row[gap].startswith("+")
     ]
-
-
-def _reference(block: Block) -> str | None:
-    """Full precision: fp32, or tf32 where a suite has no fp32."""
-    return next((p for p in ("fp32", "tf32") if p in block.precisions), None)
 
 
 def _largest_spread(block: Block) -> float | None:

@@ -1,0 +1,38 @@
+"""The pictures that set cells of a whole block against each other, as bytes.
+
+Pure apart from matplotlib.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench import contrast as contrasts
+from bench import histogram_plots
+from bench.drawing import Picture, render
+from bench.measures import BEST_HR
+
+if TYPE_CHECKING:
+    from bench.grid import Block
+    from bench.suite import Suite
+
+
+def draw(suite: Suite, block: Block, title: str, where: str) -> dict[str, Picture]:
+    """The pictures of a block, by file name.
+
+    Args:
+        suite: what it asks to compare.
+        block: the runs.
+        title: the suite's name and data, for the headings.
+        where: machine and date of the runs, for the footers.
+    """
+    pictures = {}
+    for contrast in suite.equivalence:
+        groups = contrasts.groups(block, contrast)
+        margin = contrasts.margin_of(groups, suite.margin_hr, BEST_HR)
+        if any(arm.pool.values(BEST_HR) for group in groups for arm in group.arms):
+            pictures[f"equivalence-{'+'.join(contrast.axes)}"] = render(
+                partial(histogram_plots.levels, block, contrast, title, where, margin)
+            )
+    return pictures
