@@ -108,6 +108,7 @@ def page(
         if block.runs:
             nodes += _measured(suite, block, index + 1, figures, notation)
             nodes += sections.comparisons(suite, block, index + 1, notation)
+            nodes += sections.reach(block, index + 1, notation)
             nodes += _energy(block, index + 1, attempts or {}, notation)
         else:
             nodes.append(Text("There is no good run yet."))

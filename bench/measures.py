@@ -113,6 +113,79 @@ def peak_memory(run: RunRecord) -> Value:
     return float(max(known)) if known else Missing("not recorded")
 
 
+def flops_per_sample(run: RunRecord) -> Value:
+    """Floating point operations of a training sample, counted from the formulation's shapes."""
+    return Missing("not recorded") if run.roofline is None else run.roofline.flops_per_sample
+
+
+def bytes_per_sample(run: RunRecord) -> Value:
+    """Bytes that a training sample moves, counted likewise."""
+    return Missing("not recorded") if run.roofline is None else run.roofline.bytes_per_sample
+
+
+def matmul_peak(run: RunRecord) -> Value:
+    """FLOP/s of a large matmul in the run's compute type, measured in one rank's process."""
+    return _peak(run, "matmul_flops_per_second")
+
+
+def copy_peak(run: RunRecord) -> Value:
+    """Bytes/s, read plus written, of a large copy in one rank's process."""
+    return _peak(run, "copy_bytes_per_second")
+
+
+def _peak(run: RunRecord, name: str) -> Value:
+    value = None if run.roofline is None else getattr(run.roofline, name)
+    return value if value is not None and 0 < value < math.inf else Missing("not recorded")
+
+
+def intensity(run: RunRecord) -> Value:
+    """Arithmetic intensity: FLOP per byte moved."""
+    flops, moved = flops_per_sample(run), bytes_per_sample(run)
+    if isinstance(flops, Missing) or isinstance(moved, Missing):
+        return Missing("not recorded")
+    return flops / moved if moved > 0 and flops > 0 else Missing("no bytes counted")
+
+
+def achieved_flops(run: RunRecord) -> Value:
+    """FLOP/s of training in one rank: its samples/s times the counted FLOP of a sample.
+
+    The peaks are those of one rank's process, so the rate that is set against them is too.
+    """
+    rate, flops = throughput(run), flops_per_sample(run)
+    if isinstance(rate, Missing) or isinstance(flops, Missing):
+        return rate if isinstance(rate, Missing) else flops
+    return rate / run.world_size * flops
+
+
+def flops_limit(run: RunRecord) -> Value:
+    """FLOP/s that the roofline allows: min(matmul peak, intensity x copy peak).
+
+    Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52 (2009).
+    """
+    matmul, copy, per_byte = matmul_peak(run), copy_peak(run), intensity(run)
+    if isinstance(per_byte, Missing):
+        return per_byte
+    if isinstance(matmul, Missing) or isinstance(copy, Missing):
+        return matmul if isinstance(matmul, Missing) else copy
+    return min(matmul, per_byte * copy)
+
+
+def share_of_limit(run: RunRecord) -> Value:
+    """Achieved FLOP/s over what the roofline allows."""
+    return _quotient(achieved_flops(run), flops_limit(run))
+
+
+def share_of_matmul(run: RunRecord) -> Value:
+    """Achieved FLOP/s over the measured matmul peak."""
+    return _quotient(achieved_flops(run), matmul_peak(run))
+
+
+def _quotient(above: Value, below: Value) -> Value:
+    if isinstance(above, Missing) or isinstance(below, Missing):
+        return above if isinstance(above, Missing) else below
+    return above / below
+
+
 THROUGHPUT = Measure("throughput", "samples/s", "higher", throughput)
 BEST_HR = Measure("best_hr", "fraction", "higher", best_hr)
 TIME_TO_BEST = Measure("time_to_best", "s", "lower", time_to_best)
@@ -122,3 +195,12 @@ BEST_EPOCH_THROUGHPUT = Measure(
     "best_epoch_throughput", "samples/s", "higher", best_epoch_throughput
 )
 PEAK_MEMORY = Measure("peak_memory", "bytes", "lower", peak_memory)
+FLOPS_PER_SAMPLE = Measure("flops_per_sample", "FLOP", "lower", flops_per_sample)
+BYTES_PER_SAMPLE = Measure("bytes_per_sample", "bytes", "lower", bytes_per_sample)
+INTENSITY = Measure("intensity", "FLOP/byte", "higher", intensity)
+MATMUL_PEAK = Measure("matmul_peak", "FLOP/s", "higher", matmul_peak)
+COPY_PEAK = Measure("copy_peak", "bytes/s", "higher", copy_peak)
+ACHIEVED_FLOPS = Measure("achieved_flops", "FLOP/s", "higher", achieved_flops)
+FLOPS_LIMIT = Measure("flops_limit", "FLOP/s", "higher", flops_limit)
+SHARE_OF_LIMIT = Measure("share_of_limit", "fraction", "higher", share_of_limit)
+SHARE_OF_MATMUL = Measure("share_of_matmul", "fraction", "higher", share_of_matmul)

@@ -27,6 +27,7 @@ CAPTIONS = {
     "equivalence": "Best HR@{k} of every run with the mean of each arm",
     "throughput": "Training throughput by ranks and precision",
     "strong-scaling": "Strong scaling: throughput over that of 1 rank",
+    "roofline": "Roofline: training FLOP/s of a rank against what the machine allows",
     "run-order": "Throughput of every run in the order in which they were made",
     "energy": "Samples per joule of the GPUs",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import comparison, units, verdicts
+from bench import comparison, roofline, units, verdicts
 from bench import contrast as contrasts
 from bench.about import one_line
 from bench.measures import BEST_HR
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 COMPARED = (
     "Tested / reference, cells that agree in everything else: above 1 is faster in throughput and "
     "more in memory. {spread}"
+)
+ROOFLINE = (
+    "FLOP and bytes of a training sample are counted from the formulation's shapes. Both peaks "
+    "were measured in the run's own process: a large matmul in its compute type, and a large copy "
+    "(bytes read plus bytes written). The limit is min(matmul peak, FLOP/byte x copy peak); "
+    "*achieved* is samples/s x FLOP/sample. All are those of one rank. More than 100 % of a limit "
+    "by memory means that part of the bytes came from caches, which a large copy does not see."
 )
 SPREADS = {
     "median": "Ratios divide medians; their intervals combine those of the two medians on the log "
@@ -71,6 +78,19 @@ def comparisons(suite: Suite, block: Block, number: int, notation: Notation) -> 
             Tabled("comparison", title, table, one_line(block), number),
         ]
     return nodes
+
+
+def reach(block: Block, number: int, notation: Notation) -> list[Node]:
+    """How near training came to the machine's limits; nothing where no run was probed."""
+    if not roofline.known(block):
+        return []
+    title = f"Roofline ({notation.name})"
+    table = roofline.table(block, notation)
+    return [
+        Heading(2, title),
+        Text(ROOFLINE),
+        Tabled("roofline", title, table, one_line(block), number),
+    ]
 
 
 def _one_verdict(

@@ -37,7 +37,7 @@ def count(value: float) -> str:
 
 def compact(value: float) -> str:
     """A large number in four or five digits: 20027840 -> "20.03 M", 151234 -> "151.23 k"."""
-    for scale, suffix in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+    for scale, suffix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         # 999,996 rounds to 1,000.00 k: it is shown as 1.00 M.
         if abs(value) >= scale * 0.999995:
             return f"{value / scale:.2f}{suffix}"
@@ -47,6 +47,11 @@ def compact(value: float) -> str:
 def millions(value: float) -> str:
     """Millions with two decimals, for a column that is rounded to them: 790000 -> "0.79 M"."""
     return f"{value / 1e6:.2f} M"
+
+
+def percent(value: float) -> str:
+    """A share in percent: 0.3127 -> "31.3 %"."""
+    return f"{100 * value:.1f} %"
 
 
 def exact(value: float) -> str:

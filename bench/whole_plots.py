@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench import contrast as contrasts
-from bench import histogram_plots
+from bench import histogram_plots, roofline, roofline_plots
 from bench.drawing import Picture, render
 from bench.measures import BEST_HR
 
@@ -35,4 +35,6 @@ def draw(suite: Suite, block: Block, title: str, where: str) -> dict[str, Pictur
             pictures[f"equivalence-{'+'.join(contrast.axes)}"] = render(
                 partial(histogram_plots.levels, block, contrast, title, where, margin)
             )
+    if roofline.known(block):
+        pictures["roofline"] = render(lambda: roofline_plots.roofline(block, title, where))
     return pictures

@@ -115,11 +115,16 @@ SITUATIONS = [smoke, single_run, dgx, with_holes, stopped_early, out_of_reach]
 
 
 def drawn(drawer, block, title="MovieLens 100k (ml-100k)"):
-    """The figure as it would be saved; writing files is what takes the time."""
+    """A picture as it would be saved; writing files is what takes the time."""
+    return figure_of(lambda: DRAWERS[drawer](block, title, WHERE))
+
+
+def figure_of(make):
+    """The figure that a function draws, laid out as for a file."""
     figures = []
 
     def draw():
-        figures.append(DRAWERS[drawer](block, title, WHERE))
+        figures.append(make())
         return figures[0]
 
     with mock.patch.object(Figure, "savefig"):
@@ -146,8 +151,11 @@ def visible_texts(figure, monkeypatch):
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("drawer", DRAWERS)
 def test_no_label_is_cut_off_or_lies_on_another(drawer, situation, monkeypatch):
-    figure = drawn(drawer, situation())
+    assert_readable(drawn(drawer, situation()), monkeypatch)
 
+
+def assert_readable(figure, monkeypatch):
+    """No text is cut off by the page, none lies on another."""
     boxes = visible_texts(figure, monkeypatch)
 
     page = figure.bbox

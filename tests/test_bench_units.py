@@ -15,6 +15,8 @@ from bench.stats import Missing, Ratio, summarize
         (units.compact, 151234, "151.23 k"),
         (units.compact, 999_999, "1.00 M"),
         (units.compact, 2.5e9, "2.50 G"),
+        (units.compact, 9.89e14, "989.00 T"),
+        (units.percent, 0.3127, "31.3 %"),
         (units.compact, 12.345, "12.35"),
         (units.millions, 790000, "0.79 M"),
         (units.exact, 131072, "131,072"),
