@@ -26,6 +26,10 @@ _OUT_OF_MEMORY = re.compile(
 _NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
 _RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>:(.*)")
 _RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[?(\d+)")
+# A rank that ends because of another says so (ncf.watch): the other one is to blame.
+_LOST_LINE = re.compile(
+    r"(?:\[(?:\d+,)?(\d+)\]<\w+>:)?ncf: lost: ((?:ranks? (\d+).* sign of life)?.*)"
+)
 _EXCEPTION = re.compile(
     r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
     r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"
@@ -54,6 +58,7 @@ def judge(
     """
     rank, exit_code = first_failure(output) if cell.ranks > 1 else (0, None)
     exit_code = ended.exit_code if exit_code is None else exit_code
+    silent = silent_rank(output) if cell.ranks > 1 else None
     signal = ended.signal
     if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
         signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
@@ -72,6 +77,8 @@ def judge(
         return failed("interrupted", "stopped by the user")
     if ended.cause == "timeout":
         return failed("timeout", f"no end after {ended.timeout_s:g} s; last: {last}")
+    if silent:  # frozen, or cut off: how it was got rid of says nothing
+        return "crash", Failure(_line(silent[1]), silent[0])
     reason = (run.reason if run else None) or last
     told = _TOLD.get(exit_code or 0) or (run.status if run else None)
     if told in _TOLD.values():
@@ -149,12 +156,25 @@ def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | 
 
 
 def first_failure(output: str) -> tuple[int | None, int | None]:
-    """The rank that failed first and its exit code, as horovodrun tells it."""
-    match = _RANK_EXIT.search(output)
-    if match is None:
-        return None, None
-    rank = int(match[1] if match[1] is not None else match[3])
-    return rank, int(match[2]) if match[2] is not None else None
+    """The rank that failed first and its exit code, as horovodrun tells it.
+
+    Ranks that say that they only lost another one come last.
+    """
+    found = [
+        (int(m[1] if m[1] is not None else m[3]), int(m[2]) if m[2] is not None else None)
+        for m in _RANK_EXIT.finditer(output)
+    ]
+    lost = {int(m[1]) for m in _LOST_LINE.finditer(output) if m[1] is not None}
+    found.sort(key=lambda one: one[0] in lost)  # stable: else in the order of their ends
+    return found[0] if found else (None, None)
+
+
+def silent_rank(output: str) -> tuple[int, str] | None:
+    """The rank of which the others say that it gives no sign of life, and their words."""
+    for match in _LOST_LINE.finditer(output):
+        if match[3] is not None:
+            return int(match[3]), match[2]
+    return None
 
 
 def rank_lines(output: str, rank: int | None) -> list[str]:

@@ -134,9 +134,6 @@ def environment(base: Mapping[str, str], ranks: int, precision: str, cores: int)
     env = {
         "OMP_NUM_THREADS": threads,
         "TF_NUM_INTRAOP_THREADS": threads,
-        # a dead rank must end the job; without this the others wait for it for ever
-        "HOROVOD_STALL_CHECK_TIME_SECONDS": "60",
-        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "180",
         # ranks import TensorFlow at different speeds; on a busy machine the default 30 s is little
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
         "HOROVOD_START_TIMEOUT": "120",

@@ -84,11 +84,17 @@ def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _train(words: list[str]) -> int:
-    config = config_from_arguments(words)
-    _need_tensorflow()
-    from ncf import train
+    from ncf import job
 
-    return train.run(config)
+    config = config_from_arguments(words)
+
+    def run() -> int:
+        _need_tensorflow()
+        from ncf import train
+
+        return train.run(config)
+
+    return job.run(run)
 
 
 def _probe(data: str) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ncf import watch
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
@@ -169,6 +170,20 @@ def horovod_build() -> dict[str, Any]:
     }
 
 
+def stall_settings(*, watched: bool) -> dict[str, str]:
+    """Horovod's own stall check, which is a time limit on every collective.
+
+    Where `ncf.watch` looks after the ranks it only warns, since a limit ends slow ranks, too (one
+    that compiles, or writes a large checkpoint). Elsewhere it is all there is. Ranks import
+    TensorFlow at different speeds: on a busy machine Gloo's own 30 s to find each other are few.
+    """
+    return {
+        "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
+        "HOROVOD_STALL_CHECK_TIME_SECONDS": "20",
+        "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "0" if watched else "40",
+    }
+
+
 def _start_horovod(size: int) -> Any:
     try:
         import horovod.tensorflow as hvd
@@ -177,10 +192,11 @@ def _start_horovod(size: int) -> Any:
             f"{size} ranks need Horovod, which cannot be imported ({_first_line(error)}): "
             "build it with `python scripts/build_horovod.py`, or start 1 rank"
         ) from None
-    # A rank that never joins a collective ends the job with a message instead of a hang.
-    os.environ.setdefault("HOROVOD_STALL_CHECK_TIME_SECONDS", "60")
-    os.environ.setdefault("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "300")
+    for name, value in stall_settings(watched=watch.running()).items():
+        os.environ.setdefault(name, value)
+    before = watch.threads()
     hvd.init()
+    watch.leave_out(watch.threads() - before)
     if hvd.size() != size:
         raise UserError(
             f"the launcher announced {size} ranks and Horovod found {hvd.size()}: "

@@ -128,6 +128,47 @@ def test_horovodrun_tells_who_failed_first(output, expected):
     assert first_failure(output) == expected
 
 
+LOST = """\
+[0]<stderr>:ncf: lost: another rank has gone (Horovod has been shut down)
+[1]<stderr>:RuntimeError: planted
+Process 0 exit with status code 71.
+Terminating remaining workers after failure of Process 0.
+Process 1 exit with status code 1.
+"""
+SILENT = """\
+[0]<stderr>:ncf: lost: rank 1 gives no sign of life; it was in run (evaluate.py:7)
+[2]<stderr>:ncf: lost: rank 1 gives no sign of life; it was in run (evaluate.py:7)
+Process 0 exit with status code 71.
+Process 2 exit with status code 71.
+Process 1 exit with status code 137.
+"""
+
+
+def test_a_rank_that_lost_another_is_not_to_blame_even_if_it_ends_first():
+    status, failure = verdict(TWO, ended(code=1), output=LOST)
+    assert (status, failure.rank, failure.exit_code) == ("crash", 1, 1)
+    assert failure.message == "RuntimeError: planted"
+
+
+@pytest.mark.parametrize("oom_kills", [0, 1, None])
+def test_a_frozen_rank_is_named_by_the_others_and_its_end_by_our_kill_means_nothing(oom_kills):
+    status, failure = verdict(TWO, ended(code=1, oom_kills=oom_kills), output=SILENT)
+    assert (status, failure.rank, failure.signal) == ("crash", 1, None)
+    assert failure.message == "rank 1 gives no sign of life; it was in run (evaluate.py:7)"
+
+
+def test_a_rank_that_stalled_says_so_itself():
+    output = (
+        '[1]<stderr>:  File "evaluate.py", line 7, in run\n'
+        "[1]<stderr>:ncf: error: rank 1 stalled: nothing done for 30 s in run (evaluate.py:7)\n"
+        "[0]<stderr>:ncf: lost: rank 1 stalled: nothing done for 30 s in run (evaluate.py:7)\n"
+        "Process 0 exit with status code 71.\nProcess 1 exit with status code 70.\n"
+    )
+    status, failure = verdict(TWO, ended(code=1), output=output)
+    assert (status, failure.rank, failure.exit_code) == ("crash", 1, 70)
+    assert failure.message.startswith("ncf: error: rank 1 stalled: nothing done for 30 s")
+
+
 def test_a_signal_is_named_from_the_process_or_from_the_shells_exit_code():
     status, failure = verdict(end=ended(code=None, signal="SIGSEGV"), output="learning")
     assert (status, failure.signal, failure.rank) == ("crash", "SIGSEGV", 0)

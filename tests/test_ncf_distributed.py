@@ -83,3 +83,13 @@ def test_a_horovod_that_found_another_world_is_an_error(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", fake)
     with pytest.raises(UserError, match="announced 2 ranks and Horovod found 1"):
         Ranks(Place(0, 2, 0, 2))
+
+
+def test_horovods_own_stall_check_ends_a_job_only_where_nothing_better_watches() -> None:
+    assert distributed.stall_settings(watched=True)["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == "0"
+    alone = distributed.stall_settings(watched=False)
+    warn, shutdown = (
+        int(alone[f"HOROVOD_STALL_{name}_TIME_SECONDS"]) for name in ("CHECK", "SHUTDOWN")
+    )
+    assert 0 < warn < shutdown, "Horovod ignores a shutdown that comes before the warning"
+    assert warn + shutdown <= 60, "it looks every `warn` seconds"

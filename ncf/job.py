@@ -1,0 +1,69 @@
+"""One rank of a job of several: it ends with the others, and the others with it.
+
+A rank that raises says why and leaves at once, without the orderly shutdown in which Horovod asks
+the others. A rank that loses another says so and waits for the launcher to end it, so that the
+launcher sees the end of the other one first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING
+
+from ncf import watch
+from ncf.distributed import place_from_environment
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LOSS = re.compile(
+    r"HorovodInternalError|Horovod has been shut down|gloo/|ncclRemoteError|MPI_ERR_"
+    r"|Connection (?:closed|reset) by peer"
+)
+
+
+def run(train: Callable[[], int]) -> int:
+    """Run the training of this rank; its exit code. With one rank this is just `train()`."""
+    place = place_from_environment(dict(os.environ))
+    if place.size == 1:
+        return train()
+    watch.start(watch.from_environment(os.environ, place.rank, place.size))
+    try:
+        code = train()
+    except UserError:
+        raise
+    except Exception as error:
+        if reason := loss(error):
+            await_the_end(reason)
+            code = watch.LOST
+        else:
+            traceback.print_exc()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+    watch.stop()
+    return code
+
+
+def loss(error: BaseException) -> str | None:
+    """In one line, if the error comes of another rank's end; None if it is our own."""
+    text = f"{type(error).__name__}: {error}"
+    if not _LOSS.search(text):
+        return None
+    lines = [line for line in text.splitlines() if _LOSS.search(line)]
+    return lines[0].strip()[:300]
+
+
+def await_the_end(reason: str) -> None:
+    """Say that another rank has gone, and leave its end to be seen first.
+
+    Raises:
+        KeyboardInterrupt: the launcher ends this rank meanwhile, as it should.
+    """
+    print(f"{watch.LOST_MARK} another rank has gone ({reason})", file=sys.stderr, flush=True)
+    time.sleep(watch.GRACE_SECONDS)
