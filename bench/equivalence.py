@@ -79,8 +79,8 @@ def compare(
             needed(margin, known, known) if known else None,
             "an arm with one run has no spread",
         )
-    error, freedom = _welch(a.sd, a.n, b.sd, b.n)
-    half = _critical(freedom) * error
+    error, freedom = welch(a.sd, a.n, b.sd, b.n)
+    half = critical_value(freedom) * error
     low, high = difference - half, difference + half
     if -margin < low and high < margin:
         answer = EQUIVALENT
@@ -116,10 +116,10 @@ def power(
     approximation with the critical value of Student's t; tests/test_bench_equivalence.py measures
     how far it is off (a few hundredths from 10 runs on; below, it says less than is true).
     """
-    error, freedom = _welch(sd_a, n_a, sd_b, n_b)
+    error, freedom = welch(sd_a, n_a, sd_b, n_b)
     if error == 0:
         return 1.0
-    critical = _critical(freedom)
+    critical = critical_value(freedom)
     inside, outside = (margin - difference) / error, (margin + difference) / error
     if abs(difference) > margin:
         return _normal((abs(difference) - margin) / error - critical)
@@ -142,18 +142,30 @@ def needed(margin: float, sd_a: float, sd_b: float, difference: float = 0.0) -> 
     return high
 
 
-def _welch(sd_a: float, n_a: int, sd_b: float, n_b: int) -> tuple[float, float]:
+def welch(sd_a: float, n_a: int, sd_b: float, n_b: int) -> tuple[float, float]:
     """Standard error of the difference of means, and Welch's degrees of freedom."""
     a, b = sd_a**2 / n_a, sd_b**2 / n_b
-    if a + b == 0:
-        return 0.0, float(n_a + n_b - 2)
-    return math.sqrt(a + b), (a + b) ** 2 / (a**2 / (n_a - 1) + b**2 / (n_b - 1))
+    return satterthwaite(((a, n_a - 1), (b, n_b - 1)))
 
 
-def _critical(freedom: float) -> float:
+def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Root of a sum of estimated variances, and its degrees of freedom (Satterthwaite 1946).
+
+    Args:
+        parts: each variance with its own degrees of freedom.
+    """
+    total = math.fsum(variance for variance, _ in parts)
+    if total == 0:
+        return 0.0, math.fsum(freedom for _, freedom in parts)
+    spread = math.fsum(variance**2 / freedom for variance, freedom in parts)
+    return math.sqrt(total), total**2 / spread
+
+
+def critical_value(freedom: float, level: float = LEVEL) -> float:
+    """What Student's t exceeds with this chance."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(freedom, 1 - LEVEL))
+    return float(stdtrit(freedom, 1 - level))
 
 
 def _normal(x: float) -> float:

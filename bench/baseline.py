@@ -1,0 +1,169 @@
+"""A baseline: a side with every sample, who saved it, when and why, as a text file. Pure.
+
+Files are committed: a line of JSON per metric and cell, so that a difference between two baselines
+can be read. Nothing in them is rounded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from bench import gated
+from bench.errors import UserError
+from bench.sides import CellRuns, Made, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA_VERSION = 1
+"""History: 1 (2026-11) first form."""
+
+
+@dataclass(frozen=True)
+class Signed:
+    """Who did something, why and when (UTC)."""
+
+    who: str
+    why: str
+    when: str
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Samples to compare with.
+
+    Attributes:
+        saved: when the samples were put together.
+        promoted: every time one baseline of the suite became the one that gates use, the latest
+            last, with the name of the baseline then chosen; empty for one that was only saved.
+    """
+
+    name: str
+    suite: str
+    saved: Signed
+    side: Side
+    promoted: tuple[tuple[str, Signed], ...] = ()
+
+    def promote(self, by: Signed, before: Baseline | None) -> Baseline:
+        """This baseline as the suite's own; the history of the one before goes on."""
+        history = before.promoted if before else ()
+        return replace(self, promoted=(*history, (self.name, by)))
+
+
+def to_text(baseline: Baseline) -> str:
+    """The file."""
+    data = {
+        "schema_version": SCHEMA_VERSION,
+        "kind": "baseline",
+        "name": baseline.name,
+        "suite": baseline.suite,
+        "saved": asdict(baseline.saved),
+        "promoted": [{"name": name, **asdict(signed)} for name, signed in baseline.promoted],
+        "cells": [_cell(cell) for cell in baseline.side.cells.values()],
+    }
+    return _lines(data) + "\n"
+
+
+def _cell(cell: CellRuns) -> dict[str, Any]:
+    return {
+        "key": cell.key,
+        "label": cell.label,
+        "fingerprint": dict(cell.fingerprint),
+        "facts": {part: dict(found) for part, found in cell.facts.items()},
+        "flags": dict(cell.flags),
+        "runs": {
+            "seed": [run.seed for run in cell.runs],
+            "attempt": [run.attempt for run in cell.runs],
+            "finished_at": [run.finished_at for run in cell.runs],
+        },
+        "samples": {name: list(values) for name, values in cell.samples.items()},
+    }
+
+
+def _lines(value: Any, depth: int = 0) -> str:
+    """JSON with a list of plain values on one line."""
+    pad = " " * (depth + 1)
+    if isinstance(value, dict) and value:
+        items = (f"{pad}{json.dumps(k)}: {_lines(v, depth + 1)}" for k, v in value.items())
+        return "{\n" + ",\n".join(items) + f"\n{' ' * depth}}}"
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        return "[\n" + ",\n".join(pad + _lines(v, depth + 1) for v in value) + f"\n{' ' * depth}]"
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def from_text(text: str, where: str) -> Baseline:
+    """Read the file; versions from 1 to this program's are understood.
+
+    Raises:
+        UserError: no baseline, a later schema, or samples that cannot be ones; names the place.
+    """
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UserError(f"{where}: not JSON ({error}): no baseline") from None
+    if not isinstance(data, dict) or data.get("kind") != "baseline":
+        raise UserError(f"{where}: no baseline (`bench baseline save SUITE` makes one)")
+    version = data.get("schema_version")
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        raise UserError(
+            f"{where}: schema_version {version!r} is not between 1 and {SCHEMA_VERSION}: "
+            "a later program wrote it"
+        )
+    try:
+        name = str(data["name"])
+        cells = [_read_cell(cell) for cell in data["cells"]]
+        found = Baseline(
+            name=name,
+            suite=str(data["suite"]),
+            saved=Signed(**data["saved"]),
+            side=Side(f"baseline {name}", {cell.key: cell for cell in cells}),
+            promoted=tuple(
+                (str(one["name"]), Signed(one["who"], one["why"], one["when"]))
+                for one in data.get("promoted", ())
+            ),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{where}: broken baseline: {type(error).__name__} {error}") from None
+    for cell in cells:
+        _check(cell, where)
+    return found
+
+
+def _read_cell(data: Mapping[str, Any]) -> CellRuns:
+    runs = data["runs"]
+    columns = (runs["seed"], runs["attempt"], runs["finished_at"])
+    return CellRuns(
+        key=str(data["key"]),
+        label=str(data["label"]),
+        facts={
+            part: {name: str(value) for name, value in found.items()}
+            for part, found in data["facts"].items()
+        },
+        fingerprint=dict(data["fingerprint"]),
+        runs=tuple(Made(int(s), int(a), str(t)) for s, a, t in zip(*columns, strict=True)),
+        samples={
+            name: tuple(None if value is None else float(value) for value in values)
+            for name, values in data["samples"].items()
+        },
+        flags={name: int(n) for name, n in data.get("flags", {}).items()},
+    )
+
+
+def _check(cell: CellRuns, where: str) -> None:
+    """A zero or a missing sample cannot be divided by, and must not become a pass."""
+    for name, values in cell.samples.items():
+        one = gated.metric(name, f"{where}: cell {cell.key}: ")
+        if len(values) != len(cell.runs):
+            raise UserError(
+                f"{where}: broken baseline: {name} of cell {cell.key} has {len(values)} values "
+                f"for {len(cell.runs)} runs"
+            )
+        for value in cell.values(name):
+            if not math.isfinite(value) or (one.scale == "ratio" and value <= 0):
+                raise UserError(
+                    f"{where}: broken baseline: {name} of cell {cell.key} has the value "
+                    f"{value:g}; save it again from good runs"
+                )
