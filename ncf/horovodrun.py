@@ -7,7 +7,9 @@ Horovod's; when a rank fails, one line replaces the launcher's traceback.
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from pathlib import Path
 
 
 def main(words: list[str]) -> int:
@@ -26,6 +28,29 @@ def main(words: list[str]) -> int:
         print(f"horovodrun: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
+
+
+def open_store(size: int) -> int:
+    """Open the server through which `size` Gloo ranks of this host meet; returns its port.
+
+    It lives as long as this process.
+    """
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousServer
+
+    server = RendezvousServer()
+    port = server.start()
+    server.init(get_host_assignments(parse_hosts(f"localhost:{size}"), size))
+    return int(port)
+
+
+def was_built_with_mpi() -> bool:
+    """Whether Horovod's library for TensorFlow is linked to MPI; asked without loading either."""
+    spec = importlib.util.find_spec("horovod")
+    for folder in (spec.submodule_search_locations if spec else None) or ():
+        for library in Path(folder, "tensorflow").glob("mpi_lib*.so"):
+            return b"libmpi." in library.read_bytes()
+    return False
 
 
 if __name__ == "__main__":

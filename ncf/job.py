@@ -7,19 +7,22 @@ launcher sees the end of the other one first.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
 import time
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from ncf import watch
+from ncf import rendezvous, watch
 from ncf.distributed import place_from_environment
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from ncf.distributed import Place
 
 _LOSS = re.compile(
     r"HorovodInternalError|Horovod has been shut down|gloo/|ncclRemoteError|MPI_ERR_"
@@ -32,22 +35,39 @@ def run(train: Callable[[], int]) -> int:
     place = place_from_environment(dict(os.environ))
     if place.size == 1:
         return train()
+    by_mpirun = rendezvous.needed(os.environ, place) and horovod_is_installed()
+    if by_mpirun:
+        os.environ.update(rendezvous.join(os.environ, place))
     watch.start(watch.from_environment(os.environ, place.rank, place.size))
     try:
         code = train()
     except UserError:
         raise
-    except Exception as error:
+    except Exception as error:  # whatever it is, the job must end
         if reason := loss(error):
             await_the_end(reason)
             code = watch.LOST
         else:
             traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
+            _leave_at_once(1, place if by_mpirun else None)
+    finally:
+        if by_mpirun:
+            rendezvous.leave(os.environ, place)
     watch.stop()
     return code
+
+
+def _leave_at_once(code: int, place: Place | None) -> NoReturn:
+    if place:
+        rendezvous.leave(os.environ, place)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def horovod_is_installed() -> bool:
+    """Without it the ranks have nothing to meet for; `ncf.distributed` says so."""
+    return importlib.util.find_spec("horovod") is not None
 
 
 def loss(error: BaseException) -> str | None:
