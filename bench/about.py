@@ -60,7 +60,9 @@ def about(suite: Suite, block: Block, first: Block) -> tuple[str, ...]:
         )
     lines.append(f"**Versions**: {_versions(block)}")
     options = ", ".join(f"{name} {_value(value)}" for name, value in suite.train.items())
-    lines.append(f"**Training**: {options or 'defaults'}; everything else at its default")
+    trains = not block.runs or any(run.epochs for run in block.runs)
+    name = "Training" if trains else "Options"
+    lines.append(f"**{name}**: {options or 'defaults'}; everything else at its default")
     runs = f"{good} good of {planned} planned ({len(block.tallies)} cells), {failed} failed"
     if block.span is not None:
         runs += f"; made {_span_text(block.span)} UTC"

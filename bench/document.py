@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import energy, sections
+from bench import energy, inference_page, method, sections
 from bench.about import about, one_line
 from bench.labels import axes_text, precision_label
 from bench.measures import BEST_HR
@@ -32,37 +32,6 @@ if TYPE_CHECKING:
     from bench.store import Attempt
     from bench.suite import Suite
     from bench.tables import Table
-
-METHOD = (
-    (
-        "**Throughput**: samples of the timed steps / seconds of the same steps. Samples are those "
-        "of all ranks together, without padding; seconds are those of the slowest rank. Warm-up "
-        "steps (tracing, compilation) and evaluation are in neither."
-    ),
-    (
-        "**HR@{k}**: share of test users whose held-out item is among the {k} best scored of its "
-        "candidates (the held-out item and the sampled ones). A candidate with the same score "
-        "counts as better (ties lose), so a constant model scores 0. *Popularity* ranks candidates "
-        "by their number of training interactions, *chance* at random."
-    ),
-    (
-        "**Best HR@{k}** is the highest over the epochs of a run; **time to best** is training "
-        "plus evaluation up to the end of that epoch, compilation included, data and library "
-        "start-up excluded."
-    ),
-    (
-        "**Speed-up** is mixed / full precision, above 1 where mixed precision is faster. **Strong "
-        "scaling** is throughput / throughput with 1 rank at the same global batch; the percentage "
-        "is the efficiency, strong scaling / ranks. {spread}"
-    ),
-    "Only runs with the same machine, data, candidates and versions enter one number.",
-)
-_SPREADS = {
-    "median": "Both divide medians; their intervals combine those of the two medians on the log "
-    "scale, their extremes are those over all pairs of runs.",
-    "mean": "Both divide means.",
-    "best": "Both divide best runs.",
-}
 
 
 def page(
@@ -107,8 +76,6 @@ def page(
             nodes.append(Text(notation.explained))
         if block.runs:
             nodes += _measured(suite, block, index + 1, figures, notation)
-            nodes += sections.comparisons(suite, block, index + 1, notation)
-            nodes += sections.reach(block, index + 1, notation)
             nodes += _energy(block, index + 1, attempts or {}, notation)
         else:
             nodes.append(Text("There is no good run yet."))
@@ -121,11 +88,32 @@ def page(
     nodes += foreign
     nodes += _published(suite, grouped.blocks, figures, notation)
     k = next((b.condition.topk for b in grouped.blocks if b.condition is not None), 10)
-    method = (line.format(k=k, spread=_SPREADS[notation.aggregate]) for line in METHOD)
-    return [*nodes, Heading(2, "How the numbers are made"), Items(tuple(method))]
+    parts = [method.TRAINING] if any(_trains(block) for block in grouped.blocks) else []
+    parts += [method.INFERENCE] if inference_page.known(grouped.blocks) else []
+    items = method.items(parts, k, notation.aggregate)
+    return [*nodes, Heading(2, "How the numbers are made"), Items(items)]
+
+
+def _trains(block: Block) -> bool:
+    """Whether a block is about training: one that was timed at inference alone is not."""
+    return any(run.epochs for run in block.runs) or not inference_page.known([block])
 
 
 def _measured(
+    suite: Suite, block: Block, number: int, figures: Sequence[Figure], notation: Notation
+) -> list[Node]:
+    nodes: list[Node] = []
+    if _trains(block):
+        nodes += _training(suite, block, number, figures, notation)
+    nodes += inference_page.measured(suite, block, number, notation)
+    nodes += _memory(block, number, notation)
+    if _trains(block):
+        nodes += sections.comparisons(suite, block, number, notation)
+        nodes += sections.reach(block, number, notation)
+    return nodes
+
+
+def _training(
     suite: Suite, block: Block, number: int, figures: Sequence[Figure], notation: Notation
 ) -> list[Node]:
     assert block.condition is not None
@@ -173,12 +161,18 @@ def _measured(
                 "how well they divide them, not what more hardware would bring."
             )
         )
-    what = "device memory" if machine.gpus else "resident memory"
+    return nodes
+
+
+def _memory(block: Block, number: int, notation: Notation) -> list[Node]:
+    assert block.condition is not None
+    what = "device memory" if block.condition.machine.gpus else "resident memory"
+    title = f"Peak {what}, {notation.name}"
+    table = peak_memory(block, notation)
     return [
-        *nodes,
-        Heading(2, f"Peak memory ({how})"),
+        Heading(2, f"Peak memory ({notation.name})"),
         Text(f"Peak {what} of the rank that needed most."),
-        tabled("memory", f"Peak {what}, {how}", peak_memory(block, notation)),
+        Tabled("memory", title, table, one_line(block), number),
     ]
 
 
@@ -228,13 +222,15 @@ def _published(
     suite: Suite, blocks: Sequence[Block], figures: Sequence[Figure], notation: Notation
 ) -> list[Node]:
     nodes: list[Node] = []
+    trains = any(_trains(block) for block in blocks)
     for system in suite.published_systems:
         own = select(figures, system=system)
         if not own:
             nodes.append(Heading(3, system))
             nodes.append(Text("There are no published figures of this system."))
-        for source in distinct(own, "source"):
+        for source in distinct(own, "source") if trains else ():
             nodes += _published_part(system, source, blocks, select(own, source=source), notation)
+    nodes += inference_page.published(suite, blocks, figures, notation)
     return [Heading(2, "Published figures"), *nodes] if nodes else []
 
 

@@ -68,14 +68,22 @@ class Notation:
         worst = form(data.min if better == "higher" else data.max)
         return f"{value} (worst {worst})" if data.n > 1 else value
 
-    def measured(self, pool: Pool, measure: Measure, form: units.Formatter) -> Cell:
-        """A cell of a table: number, spread, sample size and what is missing from it."""
+    def measured(
+        self, pool: Pool, measure: Measure, form: units.Formatter, *, total_shown: bool = False
+    ) -> Cell:
+        """A cell of a table: number, spread, sample size and what is missing from it.
+
+        With `total_shown` a column of its own tells the number of runs: it stands here only where
+        it is another.
+        """
         data = pool.summary(measure)
         keys = () if pool.tally.outside else (pool.tally.cell.key,)
         if isinstance(data, Missing):
             reason = data.reason if pool.runs else counted(0, pool.tally)
             return Cell(units.not_available(reason), Number(None, n=0, unit=measure.unit), keys)
-        text = f"{self.text(data, form, measure.better)}, {counted(data.n, pool.tally)}"
+        text = self.text(data, form, measure.better)
+        if not total_shown or data.n < len(pool.runs):
+            text += f", {counted(data.n, pool.tally)}"
         return Cell(text, self._number(data, measure), keys)
 
     def _number(self, data: Summary, measure: Measure) -> Number:

@@ -166,17 +166,24 @@ def matches(system: str, gpus: Sequence[Mapping[str, Any]]) -> bool:
     return True
 
 
-def nearest(figures: Sequence[Figure], gpus: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The published training system most like a machine: its GPU model, then memory, then count.
+def nearest(
+    figures: Sequence[Figure], gpus: Sequence[Mapping[str, Any]], metric: str = "train_throughput"
+) -> tuple[str, ...]:
+    """The published system most like a machine: its GPU model, then memory, then count.
 
     Empty where no source has that model; a machine without GPUs is like none of them.
+
+    Args:
+        figures: all published ones.
+        gpus: per GPU its `name` and `memory_bytes`.
+        metric: what the system must have been published for.
     """
     if not gpus:
         return ()
     name, memory = str(gpus[0].get("name") or ""), gpus[0].get("memory_bytes")
     size = memory / 1e9 if isinstance(memory, int | float) else 0.0
     found = []
-    for system in distinct(select(figures, metric="train_throughput"), "system"):
+    for system in distinct(select(figures, metric=metric), "system"):
         parsed = parse_system(system)
         if parsed is None:
             continue

@@ -111,7 +111,7 @@ def inference(figures: Sequence[Figure], digits: str = "auto") -> Table:
             rate = lookup(cell, "inference_throughput", 1, precision)
             cells = [precision.upper(), _batch(batch), _rate(rate, form)]
             for key, _ in _LATENCIES:
-                cells.append(_milliseconds(lookup(cell, f"latency_{key}", 1, precision)))
+                cells.append(milliseconds(lookup(cell, f"latency_{key}", 1, precision)))
             rows.append(tuple(cells))
     headers = (
         "Precision",
@@ -173,7 +173,8 @@ def _throughput_part(figures: Sequence[Figure], digits: str) -> tuple[Table, str
     return throughput(figures, digits=digits), check_text(figures)
 
 
-def _inference_part(figures: Sequence[Figure], digits: str) -> tuple[Table, str]:
+def inference_part(figures: Sequence[Figure], digits: str = "auto") -> tuple[Table, str]:
+    """The inference table of one source and one system, and a remark on its printed speed-ups."""
     if _states_batch(figures):
         return inference(figures, digits), check_text(figures)
     return throughput(figures, "inference_throughput", digits), check_text(figures)
@@ -188,7 +189,7 @@ _PARTS = (
         _histogram_part,
     ),
     (("training-throughput",), "throughput", "Training throughput", _throughput_part),
-    (("inference-throughput", "inference-latency"), "inference", "Inference", _inference_part),
+    (("inference-throughput", "inference-latency"), "inference", "Inference", inference_part),
 )
 
 
@@ -244,7 +245,8 @@ def _ratio(numerator: Figure | None, denominator: Figure | None) -> str:
     return Cell(units.show(found, units.ratio), Number(value, unit="ratio"))
 
 
-def _milliseconds(figure: Figure | None) -> str:
+def milliseconds(figure: Figure | None) -> str:
+    """A published latency in milliseconds; a dash where the source gives none."""
     if figure is None:
         return units.DASH
     # Three digits fewer than the seconds had: no precision that the source did not print.

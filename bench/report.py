@@ -14,7 +14,14 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import foreign_commands, foreign_tables, published, published_tables, store
+from bench import (
+    foreign_commands,
+    foreign_tables,
+    inference_page,
+    published,
+    published_tables,
+    store,
+)
 from bench.cell_plan import unavailable
 from bench.document import page
 from bench.errors import UserError
@@ -87,7 +94,12 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     grouped = group(cells(suite), suite.seeds_of, attempts, partial(_why_not, suite))
     if not suite.published_systems and (machine := grouped.blocks[0].machine) is not None:
         gpus = [{"name": name, "memory_bytes": size} for name, size in machine.gpus]
-        suite = replace(suite, published_systems=published.nearest(figures, gpus))
+        metrics = ["train_throughput"]
+        if inference_page.known(grouped.blocks):
+            metrics.append("inference_throughput")
+        found = (published.nearest(figures, gpus, metric) for metric in metrics)
+        systems = dict.fromkeys(system for some in found for system in some)
+        suite = replace(suite, published_systems=tuple(systems))
     unreadable = tuple(
         (path.relative_to(folder).as_posix(), why) for path, why in [*loaded.unreadable, *broken]
     )

@@ -58,7 +58,7 @@ def differences(block: Block, system: str) -> list[str]:
         sizes = ", ".join(map(units.count, batches))
         found.append(f"another global batch ({sizes}, theirs is {units.count(PUBLISHED_BATCH)})")
     models = [
-        {name: _listed(run.config.get(name)) for name in PUBLISHED_MODEL} for run in block.runs
+        {name: listed(run.config.get(name)) for name in PUBLISHED_MODEL} for run in block.runs
     ]
     if any(model != PUBLISHED_MODEL for model in models):
         found.append("another model size or number of negatives")
@@ -77,7 +77,8 @@ def gpus_text(machine: Machine) -> str:
     )
 
 
-def _listed(value: Any) -> Any:
+def listed(value: Any) -> Any:
+    """A value as JSON has it: a list where a record that was not stored yet holds a tuple."""
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -108,7 +109,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
                     *head(row),
                     precision_label(block, precision),
                     *_hit_rates(pool, hr, digits, notation),
-                    *_rates(pool, rate, form, speed, notation),
+                    *rates(pool, rate, form, speed, notation),
                 )
             )
     blanks = ("",) * len(rest_names(block))
@@ -177,13 +178,14 @@ def _hit_rates(
     return ours, _published(published), cell
 
 
-def _rates(
+def rates(
     pool: Pool,
     published: Figure | None,
     form: units.Formatter,
     measure: Measure,
     notation: Notation,
 ) -> tuple[str, str, str]:
+    """Our rate, theirs, and ours over theirs; a dash where there is nothing to divide."""
     ours = notation.measured(pool, measure, form)
     data = pool.summary(measure)
     if isinstance(data, Missing) or published is None:

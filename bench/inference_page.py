@@ -1,0 +1,106 @@
+"""The parts of a report about inference. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench import inference, inference_published
+from bench.about import one_line
+from bench.inference_measures import PAIRS, RANKING
+from bench.page import Heading, Tabled, Text
+from bench.published import SOURCES, distinct, is_inverted, select
+from bench.published_tables import inference_part
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.grid import Block
+    from bench.notation import Notation
+    from bench.page import Node
+    from bench.published import Figure
+    from bench.suite import Suite
+    from bench.tables import Table
+
+
+def known(blocks: Sequence[Block]) -> bool:
+    """Whether any run of any block was timed at inference."""
+    return any(inference.known(block, work) for block in blocks for work in (PAIRS, RANKING))
+
+
+def measured(suite: Suite, block: Block, number: int, notation: Notation) -> list[Node]:
+    """Throughput, latency and ranking of one block, and what the suite asks to compare."""
+    how = notation.name
+    nodes: list[Node] = []
+
+    def tabled(name: str, title: str, table: Table) -> Tabled:
+        return Tabled(name, title, table, one_line(block), number)
+
+    if inference.known(block, PAIRS):
+        title, rates = f"Inference throughput ({how})", inference.throughput(block, notation)
+        nodes += [Heading(2, title), tabled("inference", title, rates)]
+        title, times = f"Inference latency ({how})", inference.latencies(block, notation)
+        nodes += [
+            Heading(2, title),
+            Text("Of one call. *Calls*: timed calls of a run; *runs*: what the spreads are over."),
+            tabled("latency", title, times),
+        ]
+    if inference.known(block, RANKING):
+        title = f"Ranking the whole catalogue ({how})"
+        nodes += [Heading(2, title), tabled("ranking", title, inference.ranking(block, notation))]
+    for contrast in suite.compare:
+        for work, name in ((PAIRS, "inference"), (RANKING, "ranking")):
+            table = inference.compared(block, contrast, work, notation)
+            if table is not None:
+                title = f"Comparison of {' and '.join(contrast.axes)} in {name} ({how})"
+                nodes += [Heading(2, title), tabled("comparison", title, table)]
+    return nodes
+
+
+def published(
+    suite: Suite, blocks: Sequence[Block], figures: Sequence[Figure], notation: Notation
+) -> list[Node]:
+    """The published inference of the suite's systems: beside ours, or alone with the reasons."""
+    nodes: list[Node] = []
+    if not known(blocks):
+        return nodes
+    for system in suite.published_systems:
+        own = inference_published.of_inference(select(figures, system=system))
+        for source in distinct(own, "source"):
+            nodes += _one(system, source, blocks, select(own, source=source), notation)
+    return nodes
+
+
+def _one(
+    system: str,
+    source: str,
+    blocks: Sequence[Block],
+    figures: Sequence[Figure],
+    notation: Notation,
+) -> list[Node]:
+    title = f"Inference on {system}: {SOURCES.get(source, source)}"
+    ways = [way for way in distinct(figures, "aggregation") if way]
+    how = f"How the source makes one number of its runs: {', '.join(ways) or 'not stated'}."
+    gaps = [inference_published.differences(block, system, figures) for block in blocks]
+    same = [index for index, found in enumerate(gaps) if not found]
+    if same:
+        beside = [
+            Tabled(
+                "published",
+                f"Ours ({notation.name}) beside {title}",
+                inference_published.side_by_side(blocks[index], figures, notation),
+                one_line(blocks[index]),
+                index + 1,
+            )
+            for index in same
+        ]
+        return [Heading(3, title), Text(how), *beside]
+    if is_inverted(figures):
+        how += " The source prints its speed-ups inverted; here they stand upright."
+    table, _ = inference_part(figures, notation.digits)
+    return [
+        Heading(3, title),
+        Text(
+            f"For orientation only, not comparable with the runs above: {'; '.join(gaps[0])}. {how}"
+        ),
+        Tabled("published", title, table),
+    ]
