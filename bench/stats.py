@@ -9,10 +9,15 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ncf import record
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 CONFIDENCE = 0.95
+
+# One rule for what is printed by the trainer and what is printed here.
+FEWEST, quantile = record.FEWEST, record.quantile
 
 
 @dataclass(frozen=True)
@@ -105,20 +110,6 @@ def order_statistic_rank(n: int, confidence: float = CONFIDENCE) -> int | None:
     return rank
 
 
-def quantile(ordered: Sequence[float], q: float) -> float:
-    """The q-quantile of ascending values by linear interpolation (numpy's default rule)."""
-    position = q * (len(ordered) - 1)
-    lower = math.floor(position)
-    upper = min(lower + 1, len(ordered) - 1)
-    a, b = ordered[lower], ordered[upper]
-    # Never outside [a, b], which `a + f * (b - a)` alone does not promise.
-    return min(max(a + (position - lower) * (b - a), a), b)
-
-
-FEWEST = {0.90: 10, 0.95: 20, 0.99: 100}
-"""Values from which a tail can be told: below, the largest value would pass for a percentile."""
-
-
 def tail(values: Sequence[float], q: float) -> Value:
     """A high percentile, such as a latency's p99; Missing where there are too few values for it.
 
@@ -126,10 +117,10 @@ def tail(values: Sequence[float], q: float) -> Value:
         values: one a request.
         q: 0.90, 0.95 or 0.99.
     """
-    fewest = FEWEST[q]
-    if len(values) < fewest:
-        return Missing(f"p{q * 100:.0f} needs {fewest} values, n={len(values)}")
-    return quantile(sorted(values), q)
+    found = record.tail(values, q)
+    if found is None:
+        return Missing(f"p{q * 100:.0f} needs {FEWEST[q]} values, n={len(values)}")
+    return found
 
 
 def ratio(numerator: float, denominator: float) -> Value:

@@ -8,9 +8,10 @@ throughput, speed-up and time to target are derived from them in one place in be
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
@@ -212,6 +213,25 @@ def _fields(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     found = fields(cls)
     required = (f for f in found if f.default is MISSING and f.default_factory is MISSING)
     return tuple(f.name for f in found), tuple(f.name for f in required)
+
+
+FEWEST = {0.90: 10, 0.95: 20, 0.99: 100}
+"""Values from which a tail can be told: below, the largest value would pass for a percentile."""
+
+
+def quantile(ordered: Sequence[float], q: float) -> float:
+    """The q-quantile of ascending values by linear interpolation (numpy's default rule)."""
+    position = q * (len(ordered) - 1)
+    lower = math.floor(position)
+    upper = min(lower + 1, len(ordered) - 1)
+    a, b = ordered[lower], ordered[upper]
+    # Never outside [a, b], which `a + f * (b - a)` alone does not promise.
+    return min(max(a + (position - lower) * (b - a), a), b)
+
+
+def tail(values: Sequence[float], q: float) -> float | None:
+    """A high percentile, such as a latency's p99 (q one of FEWEST); None with too few values."""
+    return None if len(values) < FEWEST[q] else quantile(sorted(values), q)
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
