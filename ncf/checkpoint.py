@@ -1,15 +1,20 @@
 """Checkpoints: one .npz file with every variable, the optimizer's state and what they belong to.
 
-Written atomically by the first rank only; loaded by the first rank and broadcast. A checkpoint of
-another model or data set is refused with the name of what differs. No pickles.
+Written atomically by the first rank only; loaded by the first rank and broadcast. The file holds
+whole tables in the data's order of users, however many ranks trained and however they shared the
+work. A checkpoint of another model or data set is refused with the name of what differs, a damaged
+one with the name of the array that is damaged: every array is read with its checksum. No pickles.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tempfile
 import zipfile
+import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +26,44 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 META = "meta_json"
+BEST, LAST = "best.npz", "last.npz"
+
+# What zipfile and numpy raise on bytes that are not what they were.
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, IndexError, SyntaxError,
+    NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Belongs:
+    """What rows of a checkpoint mean: sizes, split and the ids behind the row numbers."""
+
+    users: int
+    items: int
+    data_hash: str
+    ids_hash: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, part of a checkpoint's meta data."""
+        return dict(self.__dict__)
+
+    def differs(self, meta: Mapping[str, Any]) -> str | None:
+        """What a checkpoint says otherwise, or None. An older one does not say all of it."""
+        for name, what in (("users", "users"), ("items", "items")):
+            if meta.get(name, getattr(self, name)) != getattr(self, name):
+                return f"made for {meta[name]} {what}, and these data have {getattr(self, name)}"
+        if meta.get("ids_hash", self.ids_hash) != self.ids_hash:
+            return (
+                f"made with other ids ({meta['ids_hash']}, not {self.ids_hash}): its rows belong "
+                "to other users and items"
+            )
+        if meta.get("data_hash") != self.data_hash:
+            return (
+                f"trained on data {meta.get('data_hash')}, not on {self.data_hash}: its rows may "
+                "belong to other users and items, and it may have seen what is held out here"
+            )
+        return None
 
 
 def save(path: Path, names: Sequence[str], values: Sequence[Any], meta: Mapping[str, Any]) -> None:
@@ -47,39 +90,126 @@ def save(path: Path, names: Sequence[str], values: Sequence[Any], meta: Mapping[
         raise UserError(f"--checkpoint_dir {path.parent}: {error.strerror or error}") from None
 
 
+def find(path: Path, option: str) -> Path:
+    """The checkpoint file that is meant: path itself, or in a folder the best, else the last.
+
+    Raises:
+        UserError: neither is there; names the option.
+    """
+    try:
+        if not path.is_dir():
+            return path
+        for name in (BEST, LAST):
+            if (path / name).is_file():
+                return path / name
+    except OSError as error:
+        raise UserError(f"{option} {path}: {error.strerror or error}") from None
+    raise UserError(f"{option} {path}: no {BEST} or {LAST} in it; `ncf train --checkpoint_dir`")
+
+
+class Reader:
+    """An open checkpoint. Every array is checked against its checksum when it is read.
+
+    Args:
+        path: the file.
+        option: the option that named it, for messages.
+
+    Raises:
+        UserError: it is missing, unreadable, damaged, or no checkpoint of ours.
+    """
+
+    def __init__(self, path: Path, option: str = "--load_checkpoint_path") -> None:
+        self._where = f"{option} {path}"
+        self._path = path
+        self.names: frozenset[str] = frozenset()
+        self.meta: dict[str, Any] = {}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                self.names = frozenset(name.removesuffix(".npy") for name in archive.namelist())
+        except FileNotFoundError:
+            raise UserError(f"{self._where}: no such file") from None
+        except OSError as error:
+            raise UserError(f"{self._where}: {error.strerror or error}") from None
+        except _DAMAGE as error:
+            raise self._damaged(f"not a whole .npz file: {_first(error)}") from None
+        if META not in self.names:
+            raise self._damaged(f"no {META} in it")
+        try:
+            self.meta = dict(json.loads(bytes(self.array(META)).decode()))
+        except (ValueError, TypeError):
+            raise self._damaged(f"{META} is no JSON object") from None
+
+    def array(self, name: str) -> Any:
+        """One array, whole and unharmed.
+
+        Raises:
+            UserError: it is missing or damaged.
+        """
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                content = archive.read(f"{name}.npy")  # compares the CRC-32
+            return np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        except OSError as error:
+            raise UserError(f"{self._where}: {error.strerror or error}") from None
+        except _DAMAGE as error:
+            raise self._damaged(f"{name}: {_first(error)}") from None
+
+    def arrays(self, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> list[Any]:
+        """Arrays by name, each of the wanted shape and of the type float32.
+
+        Raises:
+            UserError: one is missing, damaged, or of another shape or type; names it.
+        """
+        found = []
+        for name, shape in zip(names, shapes, strict=True):
+            if name not in self.names:
+                raise UserError(f"{self._where}: it has no {name}: another --layers?")
+            array = self.array(name)
+            if array.shape != tuple(shape):
+                raise UserError(
+                    f"{self._where}: {name} is {list(array.shape)} there and "
+                    f"{list(shape)} here: other --factors, --layers or --data"
+                )
+            if array.dtype != np.float32:
+                raise self._damaged(f"{name} is {array.dtype}, not float32")
+            found.append(array)
+        return found
+
+    def belong_to(self, data: Belongs) -> None:
+        """Raise a UserError unless the checkpoint was made on these data."""
+        if differs := data.differs(self.meta):
+            raise UserError(f"{self._where}: {differs}")
+
+    def _damaged(self, what: str) -> UserError:
+        return UserError(
+            f"{self._where}: damaged or no checkpoint of ours ({what}); take another, such as "
+            f"{LAST} or {BEST} beside it, or train again"
+        )
+
+
 def load(
-    path: Path, names: Sequence[str], variables: Sequence[Any], data_hash: str
+    path: Path, names: Sequence[str], variables: Sequence[Any], data: Belongs
 ) -> dict[str, Any]:
     """Assign the checkpoint's arrays to variables and return its meta data.
 
     Raises:
         UserError: missing or damaged file, other sizes, other data; nothing was assigned then.
     """
+    reader = Reader(find(path, "--load_checkpoint_path"))
+    reader.belong_to(data)
+    arrays = reader.arrays(names, [tuple(variable.shape) for variable in variables])
+    for array, variable in zip(arrays, variables, strict=True):
+        variable.assign(array)
+    return reader.meta
+
+
+def best_hr(folder: Path) -> float:
+    """HR@k of the best checkpoint in a folder, which a resumed run must not overwrite; else -1."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            meta = json.loads(bytes(archive[META]).decode())
-            arrays = {name: archive[name] for name in names if name in archive.files}
-    except FileNotFoundError:
-        raise UserError(f"--load_checkpoint_path {path}: no such file") from None
-    except OSError as error:
-        raise UserError(f"--load_checkpoint_path {path}: {error.strerror or error}") from None
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-        raise UserError(
-            f"--load_checkpoint_path {path}: damaged or no checkpoint of ours ({error})"
-        ) from None
-    for name, variable in zip(names, variables, strict=True):
-        if name not in arrays:
-            raise UserError(f"--load_checkpoint_path {path}: it has no {name}: another --layers?")
-        if arrays[name].shape != tuple(variable.shape):
-            raise UserError(
-                f"--load_checkpoint_path {path}: {name} is {list(arrays[name].shape)} there and "
-                f"{list(variable.shape)} here: other --factors, --layers or --data"
-            )
-    if meta.get("data_hash") != data_hash:
-        raise UserError(
-            f"--load_checkpoint_path {path}: trained on data {meta.get('data_hash')}, "
-            f"not on {data_hash}: its rows belong to other users and items"
-        )
-    for name, variable in zip(names, variables, strict=True):
-        variable.assign(arrays[name])
-    return dict(meta)
+        return float(Reader(folder / BEST).meta.get("hr_at_k") or -1.0)
+    except (UserError, ValueError, TypeError):
+        return -1.0
+
+
+def _first(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -90,6 +90,13 @@ class Data:
         """Identity of the split: equal for equal splits, whatever the candidates."""
         return str(self.manifest["hash"])
 
+    @property
+    def ids_hash(self) -> str:
+        """Identity of the numbering: which source ids the users and items 0, 1, ... stand for."""
+        names = ("user_ids", "user_id_offsets", "item_ids", "item_id_offsets")
+        listed = [str(self.manifest["arrays"][name].get("sha256")) for name in names]
+        return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
+
     def user_id(self, user: int) -> str:
         """The text that stood for this user in the source."""
         return Ids(self.user_ids, self.user_id_offsets).text_of(user)

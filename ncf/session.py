@@ -46,7 +46,7 @@ class Session:
         self._choose_precision()
         self._build_model()
         self._build_evaluation()
-        self.first_epoch = 1
+        self.first_epoch, self._best_hr = 1, -1.0
         if config.load_checkpoint_path:
             self._load_checkpoint()
         self.ranks.broadcast(self._state())
@@ -54,7 +54,6 @@ class Session:
             raise UserError(
                 f"{differs} right after the broadcast: is one network reaching another?"
             )
-        self._best_hr = -1.0
 
     def _choose_precision(self) -> None:
         import tensorflow as tf
@@ -197,8 +196,9 @@ class Session:
         problem = None
         if self.ranks.is_first:
             path = Path(self.config.load_checkpoint_path)
+            self._best_hr = checkpoint.best_hr(Path(self.config.checkpoint_dir))
             try:
-                meta = checkpoint.load(path, self._state_names(), self._state(), self.data.hash)
+                meta = checkpoint.load(path, self._state_names(), self._state(), self._belongs())
             except UserError as error:
                 problem = str(error)
         problem = self.ranks.broadcast_object(problem)  # all ranks end together
@@ -211,6 +211,10 @@ class Session:
                 f"raise --epochs above {self.config.epochs}"
             )
 
+    def _belongs(self) -> checkpoint.Belongs:
+        data = self.data
+        return checkpoint.Belongs(data.n_users, data.n_items, data.hash, data.ids_hash)
+
     def save_checkpoints(self, epochs: list[record.Epoch]) -> None:
         """Write `last.npz`, and `best.npz` when this epoch is the best so far; first rank only."""
         if not (self.config.checkpoint_dir and self.ranks.is_first):
@@ -219,16 +223,16 @@ class Session:
         meta = {
             "epoch": entry.epoch,
             "hr_at_k": entry.hr_at_k,
-            "data_hash": self.data.hash,
+            **self._belongs().to_dict(),
             "world_size": self.ranks.size,
             "seed": self.seed,
             "config": self.config_echo(),
         }
         values = [variable.numpy() for variable in self._state()]
-        checkpoint.save(folder / "last.npz", self._state_names(), values, meta)
+        checkpoint.save(folder / checkpoint.LAST, self._state_names(), values, meta)
         if entry.hr_at_k is not None and entry.hr_at_k > self._best_hr:
             self._best_hr = entry.hr_at_k
-            checkpoint.save(folder / "best.npz", self._state_names(), values, meta)
+            checkpoint.save(folder / checkpoint.BEST, self._state_names(), values, meta)
 
     def config_echo(self) -> dict[str, Any]:
         """Options as used: the seed resolved, protocol and candidates as in the data."""
