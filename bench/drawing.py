@@ -10,7 +10,7 @@ import io
 import math
 import textwrap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,6 +42,11 @@ LOOKS = {
 OTHER = Look("#CC79A7", ":", "D", "xx")
 LEVELS = (LOOKS["fp32"], LOOKS["amp"], LOOKS["tf32"], OTHER, Look("#56B4E9", "-", "v", "\\\\"))
 """Levels of any other axis, in their order."""
+
+FILLS: tuple[Literal["full", "none", "left", "bottom", "right", "top"], ...] = (
+    "full", "none", "left", "bottom", "right", "top",
+)  # fmt: skip
+"""Colour and mark are the precision's; how a mark is filled tells the other axes apart."""
 
 STYLE: Any = {
     "font.family": ["DejaVu Sans"],  # ships with matplotlib

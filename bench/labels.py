@@ -50,6 +50,13 @@ def plain(value: Any) -> str:
     return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
+def cell_name(block: Block, row: Row, precision: str) -> str:
+    """`2 ranks, fast, FP32`; the ranks only where a block has several numbers of them."""
+    words = [ranks_text(row)] if len({one.ranks for one in block.rows}) > 1 else []
+    words += [value if isinstance(value, str) else f"{k} {plain(value)}" for k, value in row.rest]
+    return ", ".join([*words, precision_label(block, precision)])
+
+
 def ranks_text(row: Row) -> str:
     """`1 rank`, `2 ranks`."""
     return "1 rank" if row.ranks == 1 else f"{row.ranks} ranks"

@@ -27,6 +27,8 @@ CAPTIONS = {
     "equivalence": "Best HR@{k} of every run with the mean of each arm",
     "throughput": "Training throughput by ranks and precision",
     "strong-scaling": "Strong scaling: throughput over that of 1 rank",
+    "inference-throughput": "Inference throughput by batch size",
+    "inference-latency": "Latency of an inference call by batch size",
     "roofline": "Roofline: training FLOP/s of a rank against what the machine allows",
     "run-order": "Throughput of every run in the order in which they were made",
     "energy": "Samples per joule of the GPUs",
@@ -114,7 +116,7 @@ def _of_block(sources: Sources, block: Block) -> Iterator[tuple[str, str, str, P
         for name, picture in drawn.items():
             caption = CAPTIONS[name].format(k=k) + (f" ({rest})" if rest else "")
             yield name, _plain(suffix), caption, picture
-    whole = whole_plots.draw(suite, block, f"{suite.title} ({data})", where)
+    whole = whole_plots.draw(suite, block, f"{suite.title} ({data})", where, sources.figures)
     for name, picture in whole.items():
         kind = next(kind for kind in CAPTIONS if name.startswith(kind))
         rest = name[len(kind) :].lstrip("-")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from bench import units
-from bench.drawing import GREY, Frame, framed, look
-from bench.labels import plain, precision_label, ranks_text
+from bench.drawing import FILLS, GREY, Frame, framed, look
+from bench.labels import cell_name, precision_label, ranks_text
+from bench.log_axes import logarithmic
 from bench.measures import (
     ACHIEVED_FLOPS,
     COPY_PEAK,
@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 
     from bench.grid import Block, Pool
     from bench.stats import Summary
-
-FILLS: tuple[Literal["full", "none", "left", "bottom", "right", "top"], ...] = (
-    "full", "none", "left", "bottom", "right", "top",
-)  # fmt: skip
-"""Colour and mark are the precision's; how a mark is filled tells the other axes apart."""
-
 
 @dataclass(frozen=True)
 class Point:
@@ -82,7 +76,7 @@ def roofline(block: Block, title: str, where: str) -> Figure:
         for point in points:
             if point.ranks == count:
                 _draw_point(ax, point)
-        _scale(ax, limits)
+        logarithmic(ax, *limits)
         if len(ranks) > 1:
             row = next(row for row in block.rows if row.ranks == count)
             ax.set_title(ranks_text(row), loc="left")
@@ -101,9 +95,7 @@ def _points(block: Block) -> list[Point]:
             share = pool.summary(SHARE_OF_LIMIT)
             if isinstance(place, Missing) or isinstance(achieved, Missing):
                 continue
-            words = [ranks_text(row)] if len({r.ranks for r in block.rows}) > 1 else []
-            words += [v if isinstance(v, str) else f"{k} {plain(v)}" for k, v in row.rest]
-            name = ", ".join([*words, precision_label(block, precision)])
+            name = cell_name(block, row, precision)
             reached = "" if isinstance(share, Missing) else f": {units.percent(share.median)}"
             found.append(
                 Point(
@@ -178,23 +170,3 @@ def _draw_point(ax: Axes, point: Point) -> None:
         capsize=3,
         zorder=4,
     )
-
-
-def _scale(ax: Axes, limits: Limits) -> None:
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(*limits[0])
-    ax.set_ylim(*limits[1])
-    ax.grid(visible=True, axis="both")
-    for axis, span in ((ax.xaxis, limits[0]), (ax.yaxis, limits[1])):
-        wide = math.log10(span[1] / span[0]) > 2.2
-        axis.set_major_locator(LogLocator(10, (1.0,) if wide else (1.0, 2.0, 5.0)))
-        axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _: _tick(value)))
-
-
-def _tick(value: float) -> str:
-    for scale, suffix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= scale:
-            return f"{value / scale:g}{suffix}"
-    return f"{value:g}"

@@ -56,7 +56,7 @@ def published_lines(figures: Sequence[Figure], systems: Sequence[str]) -> list[L
                 if 1 in rates and len(rates) > 1:
                     points[precision] = [(g, rate / rates[1]) for g, rate in sorted(rates.items())]
             if points:
-                lines.append(Line(f"{_short(system)}, {_source(source)}", points))
+                lines.append(Line(f"{_short(system)}, {short_source(source)}", points))
     return lines
 
 
@@ -65,7 +65,7 @@ def _short(system: str) -> str:
     return f"{parsed[0]}x {parsed[1]} {parsed[2]} GB" if parsed else system
 
 
-def _source(source: str) -> str:
+def short_source(source: str) -> str:
     """`PyTorch 2021`: enough to find the source in the tables."""
     kind = "PyTorch" if "pytorch" in source else "TF" if "tf1" in source else "NGC"
     year = re.search(r"\b20\d\d\b", SOURCES.get(source, source))

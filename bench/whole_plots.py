@@ -9,16 +9,29 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench import contrast as contrasts
-from bench import histogram_plots, roofline, roofline_plots
+from bench import (
+    histogram_plots,
+    inference,
+    inference_page,
+    inference_plots,
+    roofline,
+    roofline_plots,
+)
 from bench.drawing import Picture, render
+from bench.inference_measures import PAIRS
 from bench.measures import BEST_HR
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bench.grid import Block
+    from bench.published import Figure
     from bench.suite import Suite
 
 
-def draw(suite: Suite, block: Block, title: str, where: str) -> dict[str, Picture]:
+def draw(
+    suite: Suite, block: Block, title: str, where: str, figures: Sequence[Figure] = ()
+) -> dict[str, Picture]:
     """The pictures of a block, by file name.
 
     Args:
@@ -26,6 +39,7 @@ def draw(suite: Suite, block: Block, title: str, where: str) -> dict[str, Pictur
         block: the runs.
         title: the suite's name and data, for the headings.
         where: machine and date of the runs, for the footers.
+        figures: the published ones.
     """
     pictures = {}
     for contrast in suite.equivalence:
@@ -37,4 +51,13 @@ def draw(suite: Suite, block: Block, title: str, where: str) -> dict[str, Pictur
             )
     if roofline.known(block):
         pictures["roofline"] = render(lambda: roofline_plots.roofline(block, title, where))
+    if inference_page.known([block]):
+        systems = suite.published_systems
+        pictures["inference-throughput"] = render(
+            lambda: inference_plots.throughput(block, title, where, figures, systems)
+        )
+    if inference.known(block, PAIRS):
+        pictures["inference-latency"] = render(
+            lambda: inference_plots.latencies(block, title, where)
+        )
     return pictures

@@ -8,9 +8,10 @@ import golden
 import pytest
 from sample_inference import SUITE, infer_run, inference_blocks, inference_grid
 from sample_records import A100_HOST, ML_100K, grid, make_attempt, make_suite
+from test_bench_plots import WHERE, assert_readable, figure_of, texts
 from test_bench_published import CSV
 
-from bench import inference, inference_published
+from bench import inference, inference_plots, inference_published, plots, whole_plots
 from bench.document import page
 from bench.formats import markdown_page
 from bench.inference_measures import batches, latency, scores_rate, timed, users_rate
@@ -295,3 +296,78 @@ def test_markdown_of_the_ranking_table():
     block = inference_blocks().blocks[0]
 
     golden.check("ranking.md", markdown(inference.ranking(block)) + "\n")
+
+
+def one_line():
+    suite = replace(SUITE, axes={"precision": ("fp32",)}, seeds=(1,))
+    return inference_blocks(suite, inference_grid(suite, ranking=False))
+
+
+def with_a_hole():
+    first = cells(SUITE)[0]
+    kept = [a for a in inference_grid() if a.cell.key != first.key]
+    return inference_blocks(attempts=[*kept, make_attempt(first, 1, status="oom")])
+
+
+SITUATIONS = {
+    "two formulations": inference_blocks,
+    "one cell, one run, no ranking": one_line,
+    "beside the published": lambda: inference_blocks(*on_a100()),
+    "a cell without a good run": with_a_hole,
+}
+
+
+def pictures_of(block, systems=(A100,)):
+    title = "Inference (ml-20m)"
+    return {
+        "throughput": lambda: inference_plots.throughput(block, title, WHERE, FIGURES, systems),
+        "latency": lambda: inference_plots.latencies(block, title, WHERE),
+    }
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("name", ["throughput", "latency"])
+def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(name, situation, monkeypatch):
+    figure = figure_of(pictures_of(SITUATIONS[situation]().blocks[0])[name])
+
+    assert_readable(figure, monkeypatch)
+    everything = " ".join(" ".join(texts(figure)).split())
+    assert "2026-11-30 to 2026-12-01" in everything
+    assert "n=6" in everything or "n=1" in everything
+
+
+def test_both_axes_are_logarithmic_and_published_lines_only_beside_the_same_device():
+    ours = figure_of(pictures_of(inference_blocks().blocks[0])["throughput"])
+    beside = figure_of(pictures_of(inference_blocks(*on_a100()).blocks[0])["throughput"])
+
+    assert all((ax.get_xscale(), ax.get_yscale()) == ("log", "log") for ax in ours.axes)
+    assert not any("published" in text for text in texts(ours))
+    assert sum("published: " in text for text in texts(beside)) == 4
+    pairs, ranking = beside.axes
+    assert pairs.get_xlim()[1] > 1048576
+    assert ranking.get_xlim()[1] < 1024
+
+
+def test_a_percentile_that_too_few_calls_cannot_tell_has_no_point():
+    figure = figure_of(pictures_of(one_line().blocks[0])["latency"])
+
+    (ax,) = figure.axes
+    points = [list(line.get_xdata()) for line in ax.lines]
+    assert points == [
+        [1, 1024, 262144, 1048576],
+        [1, 1024, 262144, 1048576],
+        [1, 1024, 262144],
+        [1, 1024],
+        [1, 1024, 262144, 1048576],
+    ]
+
+
+def test_a_suite_of_inference_has_these_pictures_and_training_none_of_them():
+    block = inference_blocks().blocks[0]
+
+    drawn = whole_plots.draw(SUITE, block, "Inference (ml-20m)", WHERE, FIGURES)
+
+    assert list(drawn) == ["inference-throughput", "inference-latency"]
+    assert plots.draw(block, "t", WHERE) == {}
+    suite = make_suite()
+    assert whole_plots.draw(suite, inference_blocks(suite, grid(suite)).blocks[0], "t", "w") == {}
