@@ -134,7 +134,9 @@ def unavailable(suite: Suite, host: Host, cell: Cell) -> str | None:
         return "the suite is for the processor; hide the GPUs (CUDA_VISIBLE_DEVICES=) to run it"
     if suite.launcher == "horovodrun" and host.horovodrun is None:
         return f"the suite starts every run with horovodrun: {host.no_horovod}"
-    return why_not(host, cell.ranks, cell.precision)
+    if suite.launcher == "mpirun" and host.mpirun is None:
+        return "the suite starts every run with mpirun, which is not on the PATH"
+    return why_not(host, cell.ranks, cell.precision, suite.hosts)
 
 
 def counts(attempt: Attempt, host: Host, data: DataIdentity | None) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,10 @@ from bench import lock, suites
 from bench.errors import UserError
 from bench.host import machine_id, read_host
 from bench.options import did_you_mean, trainer_options, trainer_versions
+from bench.suite import LAUNCHERS
 
 if TYPE_CHECKING:
+    from bench.host import Host
     from bench.plan import Plan, Selection
     from bench.suite import Suite
 
@@ -32,6 +35,23 @@ def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
             raise UserError(f"unknown command or suite {name!r}{near}")
     stem, where, text = suites.read(name)
     return parse(text, stem, where, trainer_options(trainer))
+
+
+def load_wanted(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> Suite:
+    """The suite, with the launcher and the hosts that the command line names instead."""
+    from bench import hosts
+
+    suite = load_suite(parsed.suite, trainer)
+    if parsed.launcher:
+        suite = replace(suite, launcher=parsed.launcher)
+    if parsed.hosts:
+        suite = replace(suite, hosts=hosts.parse(parsed.hosts, "--hosts"))
+    return suite
+
+
+def this_host(suite: Suite, name: str | None = None) -> Host:
+    """This machine, and over how many hosts the suite spreads its ranks from here."""
+    return replace(read_host(name), slots=suite.hosts.shape if suite.hosts else None)
 
 
 def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
@@ -84,9 +104,9 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     from bench.plan import make_plan
     from bench.store import load
 
-    suite = load_suite(parsed.suite, trainer)
+    suite = load_wanted(parsed, trainer)
     found = Resolver(parsed.data_root, Stop(), print).find(suite, parsed.data)
-    host = read_host(machine_id(parsed.results, create=False))
+    host = this_host(suite, machine_id(parsed.results, create=False))
     loaded = load(parsed.results / suite.name, brief=True)
     data = found.identity if found else None
     versions = trainer_versions(trainer)
@@ -124,6 +144,10 @@ def suite_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ranks", type=_numbers, metavar="N,...", help="only these numbers")
     parser.add_argument("--precision", type=_texts, metavar="P,...", help="only these precisions")
     parser.add_argument("--seeds", type=_numbers, metavar="N,...", help="only these seeds")
+    parser.add_argument("--launcher", choices=LAUNCHERS, help="what starts the ranks [the suite's]")
+    parser.add_argument(
+        "--hosts", metavar="A:8,B:8", help="hosts and ranks on each [the suite's, or this one]"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
 
 

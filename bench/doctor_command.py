@@ -18,7 +18,8 @@ from bench.data import Resolver
 from bench.doctor import Facts, Finding, Place, diagnose
 from bench.errors import UserError
 from bench.host import read_host
-from bench.launch import Stop, environment
+from bench.launch import Stop
+from bench.starters import environment
 from bench.store import load
 from bench.suite import cells
 from bench.telemetry import Monitor

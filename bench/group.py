@@ -34,6 +34,8 @@ class Machine:
     driver: str | None
     name: str | None = None
     """Random, given by the orchestrator: two machines of one kind are still two."""
+    slots: str | None = None
+    """Ranks on each of several hosts, `8+8`."""
 
     @classmethod
     def of(cls, host: Mapping[str, Any]) -> Machine:
@@ -49,6 +51,7 @@ class Machine:
             gpus=gpus,
             driver=host.get("driver") if gpus else None,
             name=host.get("machine_id"),
+            slots=host.get("slots"),
         )
 
 

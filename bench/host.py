@@ -13,10 +13,13 @@ import sys
 import sysconfig
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.files import write_new
 from bench.gpus import Gpu, read_gpus, visible
+
+if TYPE_CHECKING:
+    from bench.hosts import HostList
 
 TF32_CAPABILITY = (8, 0)
 
@@ -34,11 +37,16 @@ class Host:
     machine_id: str | None = None
     horovodrun: str | None = None
     no_horovod: str | None = None
+    mpirun: str | None = None
+    slots: str | None = None
+    """Ranks on each of several hosts, `8+8`; None: on this one alone."""
 
     def to_dict(self) -> dict[str, Any]:
         """The facts that a record embeds; no path of this machine."""
         data = asdict(self)
-        del data["horovodrun"], data["no_horovod"]
+        del data["horovodrun"], data["no_horovod"], data["mpirun"]
+        if self.slots is None:
+            del data["slots"]
         return data
 
 
@@ -60,6 +68,7 @@ def read_host(machine_id: str | None = None) -> Host:
         machine_id=machine_id,
         horovodrun=horovodrun,
         no_horovod=no_horovod,
+        mpirun=shutil.which("mpirun"),
     )
 
 
@@ -82,11 +91,11 @@ def machine_id(results: Path, *, create: bool) -> str | None:
     return path.read_text(encoding="utf-8").strip() or None
 
 
-def why_not(host: Host, ranks: int, precision: str) -> str | None:
-    """Why this machine cannot run a cell, or None if it can. Pure.
+def why_not(host: Host, ranks: int, precision: str, hosts: HostList | None = None) -> str | None:
+    """Why this machine, or the given hosts, cannot run a cell; None if they can. Pure.
 
     Each rank has a GPU of its own. Without any GPU the ranks share the processor, one core each
-    at least.
+    at least. What other hosts have is not known here: their slots are taken at their word.
     """
     if precision == "tf32":
         if not host.gpus:
@@ -96,8 +105,14 @@ def why_not(host: Host, ranks: int, precision: str) -> str | None:
             if capability is not None and capability < TF32_CAPABILITY:
                 have = ".".join(map(str, capability))
                 return f"TF32 needs compute capability 8.0 or more; {gpu.name} has {have}"
+    if ranks > 1 and hosts:
+        if ranks > hosts.total:
+            return f"{ranks} ranks, {hosts.total} slots on the hosts {hosts}"
+        if host.horovodrun is None:
+            return f"{ranks} ranks need Horovod: {host.no_horovod}"
+        return None
     if host.gpus and ranks > len(host.gpus):
-        return f"needs {ranks} GPUs; this machine has {len(host.gpus)}"
+        return f"{ranks} ranks, {len(host.gpus)} GPU{'s' if len(host.gpus) > 1 else ''}"
     if not host.gpus and ranks > host.cores:
         return f"needs {ranks} GPUs, or {ranks} cores; no GPU ({host.no_gpus}), {host.cores} cores"
     if ranks > 1 and host.horovodrun is None:

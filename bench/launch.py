@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from bench import guard
+from bench import guard, starters
 from bench.options import TRAINER
 
 if TYPE_CHECKING:
@@ -21,8 +21,13 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from bench.hosts import HostList
+
 GRACE_SECONDS = 5.0
 """How long a stopped trainer may take to write its record before it is killed."""
+
+QUICK_HOROVODRUN = (sys.executable, "-m", "ncf.horovodrun")
+"""Horovod's launcher without the seconds in which it imports TensorFlow to look for Gloo."""
 
 STOPPED = "$ stopped"
 """Begins the line of a log after which the run was being ended; what follows is our doing."""
@@ -103,51 +108,50 @@ class Launcher(Protocol):
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs on this machine: horovodrun for several ranks; for one, too, if `always_horovod`."""
+    """Runs on this machine, or starts the ranks on `hosts` from here.
+
+    Attributes:
+        horovodrun: its path; that of this Python's Horovod is started without detours.
+        trainer: the command of a rank.
+        cores: of this machine.
+        program: "auto" starts one rank as a plain process and several with horovodrun;
+            "horovodrun" and "mpirun" start one with it, too.
+        mpirun: its path.
+        hosts: where several ranks run, if not here.
+    """
 
     horovodrun: str | None
     trainer: tuple[str, ...] = TRAINER
     cores: int = 1
-    always_horovod: bool = False
+    program: str = "auto"
+    mpirun: str | None = None
+    hosts: HostList | None = None
 
     def command(self, job: Job) -> tuple[str, ...]:
-        """`python -m ncf train ...`, under `horovodrun -np N --gloo` when N > 1."""
+        """`python -m ncf train ...`, under a launcher when there are several ranks."""
         train = (*self.trainer, "train", *job.arguments)
-        if job.ranks == 1 and not self.always_horovod:
+        if job.ranks == 1 and self.program == "auto":
             return train
+        hosts = self.hosts if job.ranks > 1 else None
+        if self.program == "mpirun":
+            assert self.mpirun is not None, "a cell that needs mpirun was not available"
+            names = {**os.environ, **starters.environment({}, job.ranks, job.precision, self.cores)}
+            root = os.geteuid() == 0
+            return starters.mpirun(self.mpirun, job.ranks, hosts, train, names, root=root)
         assert self.horovodrun is not None, "a cell that needs Horovod was not available"
-        return (self.horovodrun, "-np", str(job.ranks), "--gloo", *train)
+        beside = Path(self.horovodrun).parent == Path(sys.executable).parent
+        program = QUICK_HOROVODRUN if beside else (self.horovodrun,)
+        return starters.horovodrun(program, job.ranks, hosts, train)
 
     def launch(self, job: Job, stop: Stop, on_line: Callable[[str], None]) -> Ended:
         """Run the job; its output goes to its log, and line by line to on_line."""
-        env = environment(os.environ, job.ranks, job.precision, job.cores or self.cores)
+        together = self.hosts.most_on_one(job.ranks) if self.hosts else job.ranks
+        env = starters.environment(os.environ, together, job.precision, job.cores or self.cores)
         if job.visible:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(job.visible)
         return supervise(
             self.command(job), env, job.log, job.timeout_s, stop, on_line, token=job.token
         )
-
-
-def environment(base: Mapping[str, str], ranks: int, precision: str, cores: int) -> dict[str, str]:
-    """A trainer's environment. What the user has set wins, except what precision means. Pure."""
-    threads = str(max(1, cores // ranks))
-    env = {
-        "OMP_NUM_THREADS": threads,
-        "TF_NUM_INTRAOP_THREADS": threads,
-        # ranks import TensorFlow at different speeds; on a busy machine the default 30 s is little
-        "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
-        "HOROVOD_START_TIMEOUT": "120",
-        "PYTHONFAULTHANDLER": "1",
-        # device numbers as the driver counts them, so that telemetry reads the card of the rank
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **base,
-        "PYTHONUNBUFFERED": "1",
-    }
-    # 0 forbids TF32 in every NVIDIA library; unset leaves it to the trainer's own switch
-    env.pop("NVIDIA_TF32_OVERRIDE", None)
-    if precision == "fp32":
-        env["NVIDIA_TF32_OVERRIDE"] = "0"
-    return env
 
 
 def new_token() -> str:

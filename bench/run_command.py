@@ -15,19 +15,21 @@ from bench.commands import (
     FAILED,
     INTERRUPTED,
     OK,
-    load_suite,
+    load_wanted,
     published_csv,
     rerun_argument,
     selection,
     suite_arguments,
+    this_host,
 )
 from bench.errors import UserError
-from bench.host import machine_id, read_host
+from bench.host import machine_id
 from bench.options import trainer_versions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from bench.attempt import Sweep
     from bench.data import PreparedData
     from bench.host import Host
     from bench.launch import Stop
@@ -70,13 +72,13 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     from bench.store import Store
     from bench.view import View
 
-    suite = load_suite(parsed.suite, trainer)
+    suite = load_wanted(parsed, trainer)
     view = View(sys.stderr if parsed.json else sys.stdout, sys.stderr)
     store = Store(parsed.results / suite.name)
-    wish = make_plan(suite, selection(parsed), [], read_host(), None)
+    wish = make_plan(suite, selection(parsed), [], this_host(suite), None)
     if not wish.available:
         raise none_available(wish)
-    with Stop() as stop, lock.held(store.folder, view.say, lambda: _lost(view, stop)):
+    with Stop() as stop, lock.held(store.folder, view.say, lambda: lost(view, stop)):
         try:
             plan, result = _sweep(parsed, trainer, suite, view, store, stop)
         except Interrupted:
@@ -98,7 +100,8 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     return code
 
 
-def _lost(view: View, stop: Stop) -> None:
+def lost(view: View, stop: Stop) -> None:
+    """The lock is another's: end what is running."""
     view.say("another machine has taken over the suite (this one gave no sign of life): stopping")
     stop.signals.append("lock lost")
 
@@ -112,10 +115,24 @@ def _sweep(
     stop: Stop,
 ) -> tuple[Plan, Result]:
     """Under the lock: clear up, get the data, plan, run."""
+    from bench.sweep import run_sweep
+
+    plan, sweep = prepared(parsed, trainer, suite, view, store, stop)
+    return plan, run_sweep(sweep, plan)
+
+
+def prepared(
+    parsed: argparse.Namespace,
+    trainer: tuple[str, ...],
+    suite: Suite,
+    view: View,
+    store: Store,
+    stop: Stop,
+) -> tuple[Plan, Sweep]:
+    """All but the runs themselves; only under the suite's lock."""
     from bench import running
     from bench.attempt import Sweep
     from bench.launch import LocalLauncher
-    from bench.sweep import run_sweep
     from bench.telemetry import Monitor
     from bench.view import plan_text
 
@@ -128,13 +145,14 @@ def _sweep(
             "training needs TensorFlow, which this Python does not have: install ncf-bench[cpu] or "
             "ncf-bench[cuda], or use ./run_benchmarks.sh"
         )
-    always = suite.launcher == "horovodrun"
     sweep = Sweep(
         suite=suite,
         store=store,
         data=data,
         host=host,
-        launcher=LocalLauncher(host.horovodrun, trainer, host.cores, always_horovod=always),
+        launcher=LocalLauncher(
+            host.horovodrun, trainer, host.cores, suite.launcher, host.mpirun, suite.hosts
+        ),
         view=view,
         stop=stop,
         timeout_s=parsed.timeout,
@@ -142,7 +160,7 @@ def _sweep(
         retry_failed=parsed.retry_failed,
         monitor=Monitor(suite.telemetry_s) if suite.telemetry_s is not None else None,
     )
-    return plan, run_sweep(sweep, plan)
+    return plan, sweep
 
 
 def _plan(
@@ -163,7 +181,7 @@ def _plan(
     for path, reason in loaded.unreadable:
         view.say(f"unreadable, not counted: {path}: {reason}")
     accept = parsed.accept_plan_change
-    host = read_host(machine_id(parsed.results, create=True))
+    host = this_host(suite, machine_id(parsed.results, create=True))
     # Records that came with a clone are of their maker's plan, and bind nobody here.
     ours = [attempt for attempt in loaded.attempts if made_here(attempt, host)]
     accepted.check(suite, store.folder, ours, accept=accept, say=view.say)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from bench.hosts import HostList
     from bench.options import Value
     from bench.suite_report import Contrast, Margin
     from ncf.record import Dataset
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
 PRESETS = ("tiny", "100k", "1m", "20m", "20m-2m")
 ORDERS = ("blocks", "shuffled", "listed")
-LAUNCHERS = ("auto", "horovodrun")
+LAUNCHERS = ("auto", "horovodrun", "mpirun")
 MEASURES = ("speed", "accuracy")
 DEVICES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "tf32", "amp")
@@ -66,7 +67,9 @@ class Suite:
         order: of the runs; see `ordered`.
         retries: how often a failed run is tried again at the end of the same sweep.
         cooldown_s: pause between runs.
-        launcher: "auto" starts one rank as a plain process, "horovodrun" that one too.
+        launcher: "auto" starts one rank as a plain process and several with horovodrun;
+            "horovodrun" and "mpirun" start every run with that program.
+        hosts: where the ranks of runs with several run, if not here.
         measures: "speed" never shares the machine among runs; "accuracy" may, one run a GPU.
         device: "gpu" or "cpu" if the suite makes sense on that only.
         telemetry_s: seconds between two readings; None for no telemetry.
@@ -96,6 +99,7 @@ class Suite:
     max_failures: int | None = None
     cooldown_s: float = 0.0
     launcher: str = "auto"
+    hosts: HostList | None = None
     measures: str = "speed"
     device: str | None = None
     telemetry_s: float | None = 1.0

@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bench import hosts
 from bench.errors import UserError
 from bench.flags import FLAGS
 from bench.options import Option, Value, did_you_mean, show
@@ -39,7 +40,7 @@ _TABLES = {
     "axes": None,
     "repeat": ("seeds", "order", "order_seed"),
     "limits": ("timeout_s", "retries", "max_failures", "cooldown_s"),
-    "run": ("launcher", "measures"),
+    "run": ("launcher", "measures", "hosts"),
     "requires": ("device",),
     "telemetry": ("enabled", "interval_s"),
     "report": ("published", "margin_hr", "without", "compare", "equivalence"),
@@ -124,6 +125,9 @@ class _Reader(Reader):
             else None,
             cooldown_s=self.seconds("limits", "cooldown_s", limits.get("cooldown_s", 0)),
             launcher=self.one_of("run", "launcher", run.get("launcher", "auto"), LAUNCHERS),
+            hosts=hosts.parse(self.text_of(run, "hosts"), f"{self.place('run', 'hosts')}: hosts")
+            if "hosts" in run
+            else None,
             measures=self.one_of("run", "measures", run.get("measures", "speed"), MEASURES),
             device=self.one_of("requires", "device", tables["requires"]["device"], DEVICES)
             if tables.get("requires")

@@ -219,7 +219,6 @@ def test_data_that_must_be_downloaded_are_one_line_and_leave_nothing(bench):
 
 def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, monkeypatch):
     without = host.Host("cpu", 64, 1 << 40, no_gpus="no NVIDIA driver answers", horovodrun="/h")
-    monkeypatch.setattr("bench.run_command.read_host", lambda *_: without)
     monkeypatch.setattr("bench.commands.read_host", lambda *_: without)
     code, _, err = bench("run", "dgx", trainer=TRAINER)
     assert (code, err.count("\n")) == (2, 1)

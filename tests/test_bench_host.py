@@ -147,7 +147,7 @@ def test_hidden_gpus_are_never_taken_for_the_first(value):
         ((V100,), 1, "tf32", "TF32 needs compute capability 8.0 or more; Tesla V100 has 7.0"),
         ((A100, V100), 1, "tf32", None),
         ((A100, V100), 2, "tf32", "TF32 needs compute capability 8.0 or more; Tesla V100 has 7.0"),
-        ((A100,), 8, "fp32", "needs 8 GPUs; this machine has 1"),
+        ((A100,), 8, "fp32", "8 ranks, 1 GPU"),
         ((Gpu("new"),), 1, "tf32", None),
     ],
 )

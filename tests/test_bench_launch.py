@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from bench import guard
-from bench.launch import Job, LocalLauncher, Stop, environment, new_token, supervise
+from bench.hosts import parse as parse_hosts
+from bench.launch import Job, LocalLauncher, Stop, new_token, supervise
+from bench.starters import environment
 
 HERE = Path(__file__).parent
 PYTHON = sys.executable
@@ -197,6 +199,57 @@ def test_one_rank_is_the_trainer_itself_and_several_go_through_horovodrun(tmp_pa
         *("/venv/bin/horovodrun", "-np", "4", "--gloo"),
         *("python", "-m", "ncf", "train", "--seed", "1"),
     )
+
+
+def test_horovods_own_launcher_is_started_without_its_look_for_gloo(tmp_path):
+    launcher = LocalLauncher(str(Path(PYTHON).parent / "horovodrun"), ("ncf",))
+    assert launcher.command(job(2, tmp_path))[:5] == (PYTHON, "-m", "ncf.horovodrun", "-np", "2")
+
+
+def test_host_lists_are_passed_on_and_one_rank_stays_here(tmp_path):
+    hosts = parse_hosts("a:8,b:8", "--hosts")
+    launcher = LocalLauncher("/v/horovodrun", ("ncf",), hosts=hosts)
+    assert launcher.command(job(16, tmp_path))[:6] == (
+        *("/v/horovodrun", "-np", "16", "-H", "a:8,b:8", "--gloo"),
+    )
+    assert launcher.command(job(1, tmp_path))[0] == "ncf"
+
+
+def test_mpirun_is_told_the_hosts_and_the_variables_that_ranks_elsewhere_need(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("NCF_STALL_SECONDS", "60")
+    monkeypatch.setenv("SECRET", "x")
+    hosts = parse_hosts("a:1,b:1", "--hosts")
+    launcher = LocalLauncher(None, ("ncf",), 4, "mpirun", "/usr/bin/mpirun", hosts)
+    words = launcher.command(job(2, tmp_path))
+    assert words[:5] == ("/usr/bin/mpirun", "-np", "2", "-H", "a:1,b:1")
+    passed = {words[i + 1] for i, word in enumerate(words) if word == "-x"}
+    assert {"NCF_STALL_SECONDS", "OMP_NUM_THREADS", "PATH", "NVIDIA_TF32_OVERRIDE"} <= passed
+    assert "SECRET" not in passed
+    assert words[-4:] == ("ncf", "train", "--seed", "1")
+    alone = launcher.command(job(1, tmp_path))
+    assert alone[:3] == ("/usr/bin/mpirun", "-np", "1")
+    assert "-H" not in alone
+
+
+@pytest.mark.parametrize(("user", "asked"), [(0, True), (1000, False)])
+def test_mpirun_as_root_is_asked_for_in_so_many_words(user, asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    launcher = LocalLauncher(None, ("ncf",), program="mpirun", mpirun="mpirun")
+    assert ("--allow-run-as-root" in launcher.command(job(2, tmp_path))) is asked
+
+
+def test_ranks_on_several_hosts_divide_the_cores_of_their_own_host(tmp_path):
+    code = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    program = tmp_path / "horovodrun"
+    program.write_text('#!/bin/sh\nshift 5\nexec "$@"\n')  # -np 4 -H list --gloo
+    program.chmod(0o755)
+    hosts = parse_hosts("a:3,b:1", "--hosts")
+    launcher = LocalLauncher(str(program), (PYTHON, "-c", code), 6, hosts=hosts)
+    lines = []
+    assert launcher.launch(job(4, tmp_path), Stop(), lines.append).exit_code == 0
+    assert lines == ["2"]
 
 
 def test_every_rank_runs_with_the_environment_of_the_launcher(tmp_path):
