@@ -53,16 +53,17 @@ def place_from_environment(environment: dict[str, str]) -> Place:
     return Place()
 
 
-def device_index(local_rank: int, devices: int) -> int:
+def device_index(local_rank: int, local_size: int, devices: int) -> int:
     """The one function of the local rank that chooses a GPU.
 
     Raises:
-        UserError: there are fewer GPUs than local ranks.
+        UserError: there are fewer GPUs than ranks on this host; the same line on all of them.
     """
-    if local_rank >= devices:
+    if local_size > devices:
+        many = "s" if devices > 1 else ""
         raise UserError(
-            f"local rank {local_rank} has no GPU: this host shows {devices}; "
-            f"start at most {devices} ranks per host, or set CUDA_VISIBLE_DEVICES"
+            f"{local_size} ranks, {devices} GPU{many} on this host: start at most {devices} here, "
+            "or set CUDA_VISIBLE_DEVICES"
         )
     return local_rank
 
@@ -76,7 +77,7 @@ def prepare_devices(place: Place, threads: int) -> bool:
 
     gpus = tf.config.list_physical_devices("GPU")
     if gpus:
-        mine = gpus[device_index(place.local_rank, len(gpus))]
+        mine = gpus[device_index(place.local_rank, place.local_size, len(gpus))]
         tf.config.set_visible_devices([mine], "GPU")
         tf.config.experimental.set_memory_growth(mine, True)  # noqa: FBT003 - TensorFlow's signature
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

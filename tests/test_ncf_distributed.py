@@ -26,12 +26,21 @@ def test_horovodrun_and_mpirun_tell_the_place_by_their_variables() -> None:
 
 
 def test_rank_four_on_the_second_host_uses_its_first_gpu() -> None:
-    assert device_index(local_rank=0, devices=4) == 0
+    place = place_from_environment(
+        {
+            "HOROVOD_RANK": "4",
+            "HOROVOD_SIZE": "8",
+            "HOROVOD_LOCAL_RANK": "0",
+            "HOROVOD_LOCAL_SIZE": "4",
+        }
+    )
+    assert device_index(place.local_rank, place.local_size, devices=4) == 0
 
 
-def test_more_local_ranks_than_gpus_is_said_in_one_line() -> None:
-    with pytest.raises(UserError, match="local rank 1 has no GPU: this host shows 1"):
-        device_index(local_rank=1, devices=1)
+@pytest.mark.parametrize("local_rank", range(4))
+def test_more_local_ranks_than_gpus_is_the_same_short_line_on_all_of_them(local_rank) -> None:
+    with pytest.raises(UserError, match=r"^4 ranks, 1 GPU on this host: start at most 1 here"):
+        device_index(local_rank, local_size=4, devices=1)
 
 
 def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -> None:
