@@ -54,7 +54,7 @@ def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -
         return call
 
     config = SimpleNamespace(
-        list_physical_devices=note("list", ["gpu0", "gpu1"]),
+        list_physical_devices=note("list", ["gpu0", "gpu1", "gpu2", "gpu3"]),
         set_visible_devices=note("visible"),
         experimental=SimpleNamespace(set_memory_growth=note("growth")),
         threading=SimpleNamespace(set_intra_op_parallelism_threads=note("threads")),
