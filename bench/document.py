@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import energy, inference_page, method, sections
+from bench import communication, energy, inference_page, method, sections
 from bench.about import about, one_line
 from bench.labels import axes_text, precision_label
 from bench.measures import BEST_HR
@@ -161,6 +161,10 @@ def _training(
                 "how well they divide them, not what more hardware would bring."
             )
         )
+    if communication.known(block):
+        title = f"Communication, {how}"
+        nodes.append(Text(communication.EXPLAINED))
+        nodes.append(tabled("communication", title, communication.table(block, notation)))
     return nodes
 
 

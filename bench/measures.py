@@ -180,6 +180,39 @@ def share_of_matmul(run: RunRecord) -> Value:
     return _quotient(achieved_flops(run), matmul_peak(run))
 
 
+def reduced_bytes(run: RunRecord) -> Value:
+    """Bytes of gradients that one rank hands to the all-reduce in a step."""
+    found = run.communication
+    return Missing("not recorded") if found is None else float(found.reduced_bytes_per_step)
+
+
+def waiting_shares(run: RunRecord) -> list[float]:
+    """Per rank, the share of its step that it spends in the all-reduce; empty if unknown."""
+    found = run.communication
+    if found is None:
+        return []
+    waiting, steps = found.waiting_seconds_per_rank, found.step_seconds_per_rank
+    if not steps or len(waiting) != len(steps) or not all(0 < s < math.inf for s in steps):
+        return []
+    return [w / s for w, s in zip(waiting, steps, strict=True)]
+
+
+def waiting_share(run: RunRecord) -> Value:
+    """The same over all ranks: their seconds in the all-reduce over those of their steps."""
+    found = run.communication
+    if found is None or not waiting_shares(run):
+        return Missing("not recorded" if found is None else "no time measured")
+    return math.fsum(found.waiting_seconds_per_rank) / math.fsum(found.step_seconds_per_rank)
+
+
+def step_seconds(run: RunRecord) -> Value:
+    """Seconds of a step of the slowest rank, of the steps whose communication was timed."""
+    found = run.communication
+    if found is None or found.measured_steps < 1 or not found.step_seconds_per_rank:
+        return Missing("not recorded" if found is None else "no time measured")
+    return max(found.step_seconds_per_rank) / found.measured_steps
+
+
 def _quotient(above: Value, below: Value) -> Value:
     if isinstance(above, Missing) or isinstance(below, Missing):
         return above if isinstance(above, Missing) else below
@@ -195,6 +228,9 @@ BEST_EPOCH_THROUGHPUT = Measure(
     "best_epoch_throughput", "samples/s", "higher", best_epoch_throughput
 )
 PEAK_MEMORY = Measure("peak_memory", "bytes", "lower", peak_memory)
+REDUCED_BYTES = Measure("reduced_bytes", "bytes", "lower", reduced_bytes)
+WAITING_SHARE = Measure("waiting_share", "fraction", "lower", waiting_share)
+STEP_SECONDS = Measure("step_seconds", "s", "lower", step_seconds)
 FLOPS_PER_SAMPLE = Measure("flops_per_sample", "FLOP", "lower", flops_per_sample)
 BYTES_PER_SAMPLE = Measure("bytes_per_sample", "bytes", "lower", bytes_per_sample)
 INTENSITY = Measure("intensity", "FLOP/byte", "higher", intensity)
