@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bench import units
 from bench.cells import Cell, Number
-from bench.labels import head, precision_label, rest_names
+from bench.labels import head, precision_label, rest_names, word_names
 from bench.measures import REDUCED_BYTES, STEP_SECONDS, WAITING_SHARE, waiting_shares
 from bench.notation import DEFAULT
 from bench.stats import Missing
@@ -51,7 +51,7 @@ def table(block: Block, notation: Notation = DEFAULT) -> Table:
             )
     headers = ("Ranks", *rest_names(block), "Precision", "Mode", "All-reduced a step")
     headers += ("Step (ms)", "Waiting", "Waiting by rank")
-    return Table(headers, tuple(rows), ("Precision", "Mode"))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Mode"))
 
 
 def by_rank(pool: Pool) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench import contrast as contrasts
 from bench import units
+from bench.labels import word_names
 from bench.measures import PEAK_MEMORY, THROUGHPUT
 from bench.notation import DEFAULT
 from bench.stats import Missing
@@ -42,7 +43,7 @@ def table(block: Block, contrast: Contrast, notation: Notation = DEFAULT) -> Tab
             rows.append(tuple(cells))
     headers = (*contrasts.headers(found), "Compared", "Samples/s", "Reference (samples/s)")
     headers += ("Throughput ratio", "Peak memory", "Reference memory", "Memory ratio")
-    return Table(headers, tuple(rows), ("Precision", "Compared"))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Compared"))
 
 
 def ratio(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import units
 from bench.cells import Cell, Number
-from bench.labels import head, precision_label, rest_names
+from bench.labels import head, precision_label, rest_names, word_names
 from bench.measures import best_epoch
 from bench.stats import Missing, Summary, Value, summarize
 from bench.tables import Table
@@ -103,4 +103,6 @@ def table(block: Block, attempts: Mapping[int, Attempt], notation: Notation) -> 
             )
         )
     headers = ("Ranks", *rest_names(block), *(f"{label} (samples/J)" for label in labels))
-    return Table((*headers, *(f"{label} to best (J)" for label in labels)), tuple(rows))
+    return Table(
+        (*headers, *(f"{label} to best (J)" for label in labels)), tuple(rows), word_names(block)
+    )

@@ -18,7 +18,7 @@ from bench.inference_measures import (
     timed,
     users_rate,
 )
-from bench.labels import counted, head, precision_label, rest_names
+from bench.labels import counted, head, precision_label, rest_names, word_names
 from bench.notation import DEFAULT
 from bench.stats import Missing
 from bench.tables import SPEEDUPS, Table
@@ -59,7 +59,7 @@ def throughput(block: Block, notation: Notation = DEFAULT) -> Table:
             rows.append((*head(row), *cells))
     headers = ("Ranks", *rest_names(block), "Batch", *(f"{name} (samples/s)" for name in labels))
     headers += tuple(f"Speed-up {mixed.upper()}/{full.upper()}" for mixed, full in pairs)
-    return Table(headers, tuple(rows))
+    return Table(headers, tuple(rows), word_names(block))
 
 
 def latencies(block: Block, notation: Notation = DEFAULT) -> Table:
@@ -74,7 +74,7 @@ def latencies(block: Block, notation: Notation = DEFAULT) -> Table:
         for size in batches(block.runs, PAIRS)
     ]
     headers = ("Ranks", *rest_names(block), "Precision", "Batch", *NAMES, "Calls", "Runs")
-    return Table(headers, tuple(rows), ("Precision",))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
 
 
 def ranking(block: Block, notation: Notation = DEFAULT) -> Table:
@@ -93,7 +93,9 @@ def ranking(block: Block, notation: Notation = DEFAULT) -> Table:
         for size in batches(block.runs, RANKING)
     ]
     headers = ("Ranks", *rest_names(block), "Precision", "Users", "Users/s", "Scores/s")
-    return Table((*headers, *NAMES, "Calls", "Runs"), tuple(rows), ("Precision",))
+    return Table(
+        (*headers, *NAMES, "Calls", "Runs"), tuple(rows), (*word_names(block), "Precision")
+    )
 
 
 def compared(
@@ -122,7 +124,7 @@ def compared(
     batch, rate = ("Batch", "Samples/s") if work == PAIRS else ("Users", "Scores/s")
     headers = (*contrasts.headers(found), "Compared", batch, rate)
     headers += (f"Reference ({rate[0].lower()}{rate[1:]})", "Throughput ratio")
-    return Table(headers, tuple(rows), ("Precision", "Compared"))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Compared"))
 
 
 def rate_form(

@@ -5,6 +5,7 @@ Pure apart from matplotlib.
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,8 @@ def latencies(block: Block, title: str, where: str) -> Drawing:
             ax.set_visible(False)
             continue
         one = series[index]
-        ax.set_title(f"{one.name}  ({_size(one, [PAIRS])})", loc="left")
+        name = f"{one.name}  ({_size(one, [PAIRS])})"
+        ax.set_title("\n".join(textwrap.wrap(name, 48)), loc="left")
         for i, what in enumerate(PERCENTILES):
             style, points = level_look(i), found[index][what]
             ax.plot(

@@ -9,7 +9,7 @@ from bench import units
 from bench.cells import Cell, Number
 from bench.inference import batch_cell, known, rate_form
 from bench.inference_measures import PAIRS, batches, latency, scores_rate
-from bench.labels import plain, precision_label, rest_names
+from bench.labels import plain, precision_label, rest_names, word_names
 from bench.notation import DEFAULT
 from bench.published import distinct, lookup, matches, select
 from bench.published_tables import milliseconds
@@ -94,7 +94,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
     headers += ("Ours / published",)
     for _, name in SHOWN:
         headers += (f"{name} (ms) ours", f"{name} (ms) published")
-    return Table(headers, tuple(rows), ("Precision",))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
 
 
 def _rest(row: Row) -> tuple[str, ...]:

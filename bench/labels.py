@@ -40,6 +40,12 @@ def rest_names(block: Block) -> tuple[str, ...]:
     return tuple(name for name, _ in block.rows[0].rest)
 
 
+def word_names(block: Block) -> tuple[str, ...]:
+    """Those of `rest_names` whose values are words: their columns are aligned as such."""
+    values = (item for row in block.rows for item in row.rest)
+    return tuple(dict.fromkeys(name for name, value in values if isinstance(value, str)))
+
+
 def head(row: Row) -> tuple[str, ...]:
     """The first cells of a line: ranks, then the other axes."""
     return (str(row.ranks), *(plain(value) for _, value in row.rest))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bench import units
 from bench.cells import Cell, Number
-from bench.labels import head, precision_label, rest_names
+from bench.labels import head, precision_label, rest_names, word_names
 from bench.measures import (
     ACHIEVED_FLOPS,
     BYTES_PER_SAMPLE,
@@ -71,7 +71,7 @@ def table(block: Block, notation: Notation = DEFAULT) -> Table:
     return Table(
         ("Ranks", *rest_names(block), "Precision", *headers),
         tuple(rows),
-        ("Precision", "Bound by"),
+        (*word_names(block), "Precision", "Bound by"),
     )
 
 

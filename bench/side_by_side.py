@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import units
 from bench.cells import Cell, Number
-from bench.labels import head, precision_label, rest_names
+from bench.labels import head, precision_label, rest_names, word_names
 from bench.measures import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
 from bench.notation import DEFAULT
 from bench.published import distinct, lookup, matches, select
@@ -127,7 +127,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
     headers = ("Ranks", *rest_names(block), "Precision")
     headers += ("HR@10 ours", "HR@10 published", "Ours - published")
     headers += ("Samples/s ours", "Samples/s published", "Ours / published")
-    return Table(headers, tuple(rows), ("Precision",))
+    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
 
 
 def speed_measure(figures: Sequence[Figure], notation: Notation) -> Measure:

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from bench import units
 from bench.cells import Cell, Number
-from bench.labels import axes_text, head, precision_label, rest_names
+from bench.labels import axes_text, head, precision_label, rest_names, word_names
 from bench.measures import (
     BEST_HR,
     EPOCHS_TO_BEST,
@@ -81,7 +81,7 @@ def accuracy(block: Block, notation: Notation = DEFAULT) -> Table:
         ):
             cell = Cell(units.show(value, digits), Number(value, unit="fraction"))
             rows.append((name, *blanks, *(cell for _ in labels)))
-    return Table(("Ranks", *rest_names(block), *labels), tuple(rows))
+    return Table(("Ranks", *rest_names(block), *labels), tuple(rows), word_names(block))
 
 
 def convergence(block: Block, notation: Notation = DEFAULT) -> Table:
@@ -101,7 +101,9 @@ def convergence(block: Block, notation: Notation = DEFAULT) -> Table:
                 cells.append(_reached(pool))
             rows.append((*head(row), precision_label(block, precision), *cells))
     return Table(
-        headers + (("Reached target",) if with_target else ()), tuple(rows), ("Precision",)
+        headers + (("Reached target",) if with_target else ()),
+        tuple(rows),
+        (*word_names(block), "Precision"),
     )
 
 
@@ -126,7 +128,7 @@ def throughput(block: Block, notation: Notation = DEFAULT) -> Table:
         *(f"Speed-up {mixed.upper()}/{full.upper()}" for mixed, full in pairs),
         *(f"Strong scaling {precision.upper()}" for precision in block.precisions),
     )
-    return Table(headers, tuple(rows))
+    return Table(headers, tuple(rows), word_names(block))
 
 
 def peak_memory(block: Block, notation: Notation = DEFAULT) -> Table:
@@ -139,7 +141,7 @@ def peak_memory(block: Block, notation: Notation = DEFAULT) -> Table:
         )
         for row in block.rows
     ]
-    return Table(("Ranks", *rest_names(block), *labels), tuple(rows))
+    return Table(("Ranks", *rest_names(block), *labels), tuple(rows), word_names(block))
 
 
 def speedup(row: Row, mixed: str, full: str, notation: Notation = DEFAULT) -> Ratio | Missing:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench import contrast as contrasts
 from bench import equivalence, units
 from bench.cells import Cell, Number
-from bench.labels import axes_text
+from bench.labels import axes_text, word_names
 from bench.measures import BEST_HR, reached_target
 from bench.published import select
 from bench.stats import Missing
@@ -84,7 +84,7 @@ def table(block: Block, margin: float, contrast: Contrast | None = None) -> Tabl
             )
     headers = (*contrasts.headers(found), "Compared", "Runs", "SD", "Difference", "Margin")
     headers += ("Power", "Verdict", "Not converged", "KS p", "Mann-Whitney p")
-    left = ("Precision", "Compared", "Verdict")
+    left = (*word_names(block), "Precision", "Compared", "Verdict")
     return Table(headers, tuple(rows), left) if rows else None
 
 

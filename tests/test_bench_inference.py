@@ -304,9 +304,10 @@ def one_line():
 
 
 def with_a_hole():
-    first = cells(SUITE)[0]
-    kept = [a for a in inference_grid() if a.cell.key != first.key]
-    return inference_blocks(attempts=[*kept, make_attempt(first, 1, status="oom")])
+    suite = replace(SUITE, axes={"ranks": (1, 2), **SUITE.axes})
+    last = cells(suite)[-1]
+    kept = [a for a in inference_grid(suite) if a.cell.key != last.key]
+    return inference_blocks(suite, [*kept, make_attempt(last, 1, status="oom")])
 
 
 SITUATIONS = {
