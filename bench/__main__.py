@@ -1,4 +1,4 @@
-"""The command line: `python -m bench run|plan|status|report|ingest|export|doctor|check`."""
+"""The command line: `python -m bench run|plan|status|report|gate|...`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import (
+    baseline_commands,
+    calibrate_command,
     check_command,
     commands,
+    compare_command,
     doctor_command,
     foreign_commands,
+    gate_command,
     report_commands,
     run_command,
+    scaling_command,
 )
 from bench.commands import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
@@ -143,6 +148,20 @@ def _parser() -> Parser:
     doctor_command.add_arguments(add)
     add = command("check", check_command.run, "read every stored record and list those not sound")
     check_command.add_arguments(add)
+    add = command("scaling", scaling_command.run, "predict more GPUs from the published figures")
+    scaling_command.add_arguments(add)
+    add = command("baseline", baseline_commands.run, "save, list, show or promote a baseline")
+    baseline_commands.add_arguments(add)
+    add = command("compare", compare_command.run, "a verdict per cell and metric of two results")
+    compare_command.add_arguments(add)
+    add = command(
+        "gate", gate_command.run, "new runs against a baseline: 0 ok, 1 a loss, 2 error, 3 open"
+    )
+    gate_command.add_arguments(add)
+    add = command(
+        "calibrate", calibrate_command.run, "measure what runs of the same code differ by"
+    )
+    calibrate_command.add_arguments(add)
     return parser
 
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bench import gated
+from bench.calibration import Noise
 from bench.errors import UserError
 from bench.sides import CellRuns, Made, Side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SCHEMA_VERSION = 1
-"""History: 1 (2026-11) first form."""
+SCHEMA_VERSION = 2
+"""History: 1 (2026-11) first form; 2 (2026-11) `calibrated`, and `noise` of a cell."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Baseline:
         saved: when the samples were put together.
         promoted: every time one baseline of the suite became the one that gates use, the latest
             last, with the name of the baseline then chosen; empty for one that was only saved.
+        calibrated: who measured the noise and when; None where nobody did.
+        noise: by cell and metric.
     """
 
     name: str
@@ -46,6 +49,8 @@ class Baseline:
     saved: Signed
     side: Side
     promoted: tuple[tuple[str, Signed], ...] = ()
+    calibrated: Signed | None = None
+    noise: Mapping[tuple[str, str], Noise] = field(default_factory=dict)
 
     def promote(self, by: Signed, before: Baseline | None) -> Baseline:
         """This baseline as the suite's own; the history of the one before goes on."""
@@ -62,12 +67,13 @@ def to_text(baseline: Baseline) -> str:
         "suite": baseline.suite,
         "saved": asdict(baseline.saved),
         "promoted": [{"name": name, **asdict(signed)} for name, signed in baseline.promoted],
-        "cells": [_cell(cell) for cell in baseline.side.cells.values()],
+        "calibrated": asdict(baseline.calibrated) if baseline.calibrated else None,
+        "cells": [_cell(cell, baseline.noise) for cell in baseline.side.cells.values()],
     }
     return _lines(data) + "\n"
 
 
-def _cell(cell: CellRuns) -> dict[str, Any]:
+def _cell(cell: CellRuns, noise: Mapping[tuple[str, str], Noise]) -> dict[str, Any]:
     return {
         "key": cell.key,
         "label": cell.label,
@@ -80,6 +86,7 @@ def _cell(cell: CellRuns) -> dict[str, Any]:
             "finished_at": [run.finished_at for run in cell.runs],
         },
         "samples": {name: list(values) for name, values in cell.samples.items()},
+        "noise": {name: asdict(found) for (key, name), found in noise.items() if key == cell.key},
     }
 
 
@@ -124,6 +131,13 @@ def from_text(text: str, where: str) -> Baseline:
                 (str(one["name"]), Signed(one["who"], one["why"], one["when"]))
                 for one in data.get("promoted", ())
             ),
+            # Neither was in schema 1.
+            calibrated=Signed(**data["calibrated"]) if data.get("calibrated") else None,
+            noise={
+                (str(cell["key"]), metric): Noise(**found)
+                for cell in data["cells"]
+                for metric, found in cell.get("noise", {}).items()
+            },
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(f"{where}: broken baseline: {type(error).__name__} {error}") from None

@@ -21,7 +21,21 @@ if TYPE_CHECKING:
     from bench.plan import Plan, Selection
     from bench.suite import Suite
 
-NAMES = ("run", "plan", "status", "report", "ingest", "export", "doctor", "check")
+NAMES = (
+    "run",
+    "plan",
+    "status",
+    "report",
+    "ingest",
+    "export",
+    "doctor",
+    "check",
+    "scaling",
+    "baseline",
+    "compare",
+    "gate",
+    "calibrate",
+)
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 

@@ -95,6 +95,7 @@ ALL = (
     Metric("inference_latency", "s", "lower", inference_latency, units.seconds, 0.05),
     Metric("epochs_to_best", "epochs", "lower", _of_run(EPOCHS_TO_BEST), units.exact, 0.1),
 )
+NAMES = tuple(one.name for one in ALL)
 DEFAULT = ("throughput", "best_hr")
 """What a gate decides on where a suite names nothing: the two quantities the product is about."""
 HR_MARGINS = {"ml-20m": 5e-4, "ml-100k": 6e-3}

@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     suite_arguments(parser)
     parser.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
     parser.add_argument(
-        "--timeout", type=_positive, metavar="S", help="seconds a run may take [the suite's]"
+        "--timeout", type=positive, metavar="S", help="seconds a run may take [the suite's]"
     )
     parser.add_argument(
         "--max_failures", type=_count, metavar="N", help="give up after so many failed runs"
@@ -237,7 +237,8 @@ def _outcome(plan: Plan, result: Result, code: int, written: Sequence[Path]) -> 
     }
 
 
-def _positive(text: str) -> float:
+def positive(text: str) -> float:
+    """A number above 0, for argparse."""
     try:
         value = float(text)
     except ValueError:

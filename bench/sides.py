@@ -121,6 +121,7 @@ def facts(attempt: Attempt) -> dict[str, dict[str, str]]:
     code = {name: versions.pop(name, "unknown")[:12] for name in (CODE, TRAINER)}
     gpus: Sequence[Mapping[str, Any]] = attempt.host.get("gpus") or ()
     options = {**attempt.cell.trainer_options, "batch_size": run.global_batch}
+    options.pop("precision", None)  # what was effective counts
     return {
         "hardware": {
             "processor": machine.cpu_model,
@@ -131,6 +132,7 @@ def facts(attempt: Attempt) -> dict[str, dict[str, str]]:
             "mig_slices": str(sum(bool(gpu.get("card")) for gpu in gpus)),
             "driver": _known(machine.driver),
             "machine_id": _known(machine.name),
+            **({"ranks_on_hosts": machine.slots} if machine.slots else {}),
         },
         "software": dict(sorted(versions.items())),
         "code": code,

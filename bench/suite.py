@@ -74,6 +74,8 @@ class Suite:
         device: "gpu" or "cpu" if the suite makes sense on that only.
         telemetry_s: seconds between two readings; None for no telemetry.
         margin_speed: the relative loss of throughput that would matter.
+        gate_metrics: what the gate decides on; see bench.gated.
+        gate_looks: runs a cell after which a sequential gate looks at them.
         without: flags of runs that the report leaves out (see bench.flags).
         compare: levels of axes whose speed and memory the report divides by a reference's.
         equivalence: levels of axes whose accuracy is tested against a reference's, beside the
@@ -104,6 +106,8 @@ class Suite:
     device: str | None = None
     telemetry_s: float | None = 1.0
     margin_speed: float | None = None
+    gate_metrics: tuple[str, ...] = ()
+    gate_looks: tuple[int, ...] = ()
     without: tuple[str, ...] = ()
     compare: tuple[Contrast, ...] = ()
     equivalence: tuple[Contrast, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bench import hosts
 from bench.errors import UserError
 from bench.flags import FLAGS
+from bench.gated import NAMES as METRICS
 from bench.options import Option, Value, did_you_mean, show
 from bench.suite import (
     DEVICES,
@@ -44,7 +45,7 @@ _TABLES = {
     "requires": ("device",),
     "telemetry": ("enabled", "interval_s"),
     "report": ("published", "margin_hr", "without", "compare", "equivalence"),
-    "gate": ("margin_speed",),
+    "gate": ("margin_speed", "metrics", "looks"),
 }
 _LISTS = ("exclude", "override")  # [[exclude]], [[override]]
 _BY_THE_SWEEP = {
@@ -99,7 +100,7 @@ class _Reader(Reader):
                 raise self.error("", table, f"[{table}] must be a table")
             self.known(table, tables.get(table, {}), keys)
         repeat, limits, report = (tables.get(key, {}) for key in ("repeat", "limits", "report"))
-        run, telemetry = tables.get("run", {}), tables.get("telemetry", {})
+        run, telemetry, gate = (tables.get(key, {}) for key in ("run", "telemetry", "gate"))
         train = {
             key: self._option("train", key, value) for key, value in tables.get("train", {}).items()
         }
@@ -135,7 +136,12 @@ class _Reader(Reader):
             telemetry_s=self.positive("telemetry", "interval_s", telemetry.get("interval_s", 1.0))
             if self.yes_or_no("telemetry", "enabled", telemetry.get("enabled", True))
             else None,
-            margin_speed=self._optional("gate", "margin_speed", tables.get("gate", {})),
+            margin_speed=self._optional("gate", "margin_speed", gate),
+            gate_metrics=tuple(
+                self.one_of("gate", "metrics", name, METRICS)
+                for name in self.texts("gate", "metrics", gate.get("metrics", []))
+            ),
+            gate_looks=self.counts("gate", "looks", gate.get("looks", [])),
             without=tuple(
                 self.one_of("report", "without", flag, tuple(FLAGS))
                 for flag in self.texts("report", "without", report.get("without", []))

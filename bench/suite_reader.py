@@ -55,6 +55,12 @@ class Reader:
             raise self.error(table, key, f"{key} must be a list of texts, not {show(value)}")
         return tuple(value)
 
+    def counts(self, table: str, key: str, value: Any) -> tuple[int, ...]:
+        """A list of whole numbers from 1."""
+        if not isinstance(value, list):
+            raise self.error(table, key, f"{key} must be a list of numbers, not {show(value)}")
+        return tuple(self.whole(table, key, item, 1) for item in value)
+
     def one_of(self, table: str, key: str, value: Any, known: Sequence[str]) -> str:
         """One of a few words."""
         if value not in known:
