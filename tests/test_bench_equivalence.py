@@ -123,6 +123,14 @@ def test_the_power_formula_agrees_with_counting(n, shift):
     assert right == pytest.approx(power(MARGIN, 4e-4, 4e-4, n, n, shift * MARGIN), abs=0.05)
 
 
+def test_a_margin_that_is_estimated_errs_little_more_than_five_percent():
+    at_margin = simulate_verdicts.simulate_spread(40, 1.0, pairs=2000, seed=1)
+    beyond = simulate_verdicts.simulate_spread(40, 1.5, pairs=500, seed=1)
+
+    assert max(simulate_verdicts.errors(at_margin, 1.0).values()) <= 0.10
+    assert simulate_verdicts.errors(beyond, 1.5)[EQUIVALENT] <= 0.01
+
+
 @pytest.mark.parametrize("situation", simulate_verdicts.SITUATIONS)
 def test_wrong_answers_stay_within_five_percent(situation):
     n, sd_a, sd_b, shift = situation
