@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from bench import inference_measures as inference
 from bench import units
 from bench.cells import Cell, Number
 from bench.html import RunList
@@ -21,10 +22,13 @@ if TYPE_CHECKING:
     from bench.measures import Measure
     from bench.store import Attempt
 
-HEADERS = (
-    "Seed", "Attempt", "Status", "Best HR", "Samples/s", "Time to best (s)", "Started (UTC)",
-    "Message", "Record",
-)  # fmt: skip
+Column = tuple[str, "Measure", units.Formatter]
+
+TRAINING: tuple[Column, ...] = (
+    ("Best HR", BEST_HR, units.hit_rate),
+    ("Samples/s", THROUGHPUT, units.count),
+    ("Time to best (s)", TIME_TO_BEST, units.seconds),
+)
 
 
 def run_lists(grouped: Grouped, attempts: Sequence[Attempt]) -> list[RunList]:
@@ -50,7 +54,7 @@ def run_lists(grouped: Grouped, attempts: Sequence[Attempt]) -> list[RunList]:
 
 
 def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
-    cell = pool.tally.cell
+    cell, columns = pool.tally.cell, _columns(pool)
     counts = {id(run) for run in pool.runs}
     rows, links = [], []
     for attempt in attempts:
@@ -63,18 +67,35 @@ def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
                 str(attempt.seed),
                 str(attempt.attempt),
                 attempt.status,
-                _value(attempt, BEST_HR, units.hit_rate),
-                _value(attempt, THROUGHPUT, units.count),
-                _value(attempt, TIME_TO_BEST, units.seconds),
+                *(_value(attempt, measure, form) for _, measure, form in columns),
                 attempt.started_at.replace("T", " ").removesuffix("Z"),
                 message,
                 "record",
             )
         )
         links.append(f"records/{cell.key}/seed{attempt.seed}-a{attempt.attempt}.json")
-    table = Table(HEADERS, tuple(rows), ("Status", "Started (UTC)", "Message", "Record"))
+    headers = ("Seed", "Attempt", "Status", *(name for name, _, _ in columns), "Started (UTC)")
+    left = ("Status", "Started (UTC)", "Message", "Record")
+    table = Table((*headers, "Message", "Record"), tuple(rows), left)
     note = counted(len(pool.runs), pool.tally)
     return RunList(number, cell.key, axes_text(cell.axes), note, table, tuple(links))
+
+
+def _columns(pool: Pool) -> tuple[Column, ...]:
+    """What a run is worth in three numbers: of training or, where none was trained, inference."""
+    pairs, users = (inference.batches(pool.runs, work) for work in ("pairs", "ranking"))
+    if any(run.epochs for run in pool.runs) or not (pairs or users):
+        return TRAINING
+    found: list[Column] = []
+    if pairs:
+        rate = inference.scores_rate("pairs", pairs[-1])
+        median = inference.latency("pairs", pairs[0], "p50")
+        found.append((f"Samples/s at batch {units.count(pairs[-1])}", rate, units.count))
+        found.append((f"p50 at batch {units.count(pairs[0])} (ms)", median, units.milliseconds))
+    if users:
+        ranked = inference.users_rate(users[-1])
+        found.append((f"Users/s, {units.count(users[-1])} a call", ranked, units.compact))
+    return tuple(found)
 
 
 def _value(attempt: Attempt, measure: Measure, form: units.Formatter) -> str:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, TextIO
 
 from bench import units
+from bench.inference_measures import PAIRS, batches, scores_rate
 from bench.measures import best_hr, throughput
 from bench.tables import Table, markdown
 
@@ -115,6 +116,9 @@ def run_result(attempt: Attempt, left: float | None) -> str:
     time_left = "" if left is None else f"; about {units.duration(left)} left"
     seconds = took(attempt.wall_seconds)
     if attempt.ok and attempt.run is not None:
+        if not attempt.run.epochs and (sizes := batches([attempt.run], PAIRS)):
+            speed = units.show(scores_rate(PAIRS, sizes[-1]).of(attempt.run), units.count)
+            return f"{speed} samples/s at batch {units.count(sizes[-1])}, {seconds}{time_left}"
         speed = units.show(throughput(attempt.run), units.count)
         rate = units.show(best_hr(attempt.run), units.hit_rate)
         return f"{speed} samples/s, best HR@{attempt.run.topk} {rate}, {seconds}{time_left}"

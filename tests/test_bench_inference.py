@@ -11,13 +11,14 @@ from sample_records import A100_HOST, ML_100K, grid, make_attempt, make_suite
 from test_bench_plots import WHERE, assert_readable, figure_of, texts
 from test_bench_published import CSV
 
-from bench import inference, inference_plots, inference_published, plots, whole_plots
+from bench import inference, inference_plots, inference_published, plots, view, whole_plots
 from bench.document import page
 from bench.formats import markdown_page
 from bench.inference_measures import batches, latency, scores_rate, timed, users_rate
 from bench.notation import DEFAULT, Notation
 from bench.page import Heading, Tabled, Text
 from bench.published import read, select
+from bench.run_lists import run_lists
 from bench.stats import Missing
 from bench.suite import cells
 from bench.tables import markdown
@@ -372,3 +373,24 @@ def test_a_suite_of_inference_has_these_pictures_and_training_none_of_them():
     assert plots.draw(block, "t", WHERE) == {}
     suite = make_suite()
     assert whole_plots.draw(suite, inference_blocks(suite, grid(suite)).blocks[0], "t", "w") == {}
+
+
+def test_the_list_of_every_run_shows_what_inference_is_about():
+    (first, *_) = run_lists(inference_blocks(), inference_grid())
+
+    assert first.table.headers[3:6] == (
+        "Samples/s at batch 1,048,576",
+        "p50 at batch 1 (ms)",
+        "Users/s, 512 a call",
+    )
+    assert first.table.rows[0][4].startswith("0.20")
+    (training, *_) = run_lists(
+        inference_blocks(make_suite(), grid(make_suite())), grid(make_suite())
+    )
+    assert training.table.headers[3] == "Best HR"
+
+
+def test_a_sweep_tells_the_rate_at_the_largest_batch():
+    (attempt, *_) = inference_grid()
+
+    assert view.run_result(attempt, None) == "1,004,196 samples/s at batch 1,048,576, 50.0 s"
