@@ -1,6 +1,6 @@
-"""Command line of the trainer: prepare, synthesize, train, options.
+"""Command line of the trainer: prepare, synthesize, train, infer, options and the rest.
 
-TensorFlow is imported only by `train`, so that help and bad options answer at once.
+TensorFlow is imported only by what computes, so that help and bad options answer at once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 from typing import TYPE_CHECKING
 
 from ncf import __version__
-from ncf.config import Parser, config_from_arguments, describe_options
+from ncf.config import config_from_arguments, describe_options
 from ncf.errors import UserError
+from ncf.options import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,6 +24,7 @@ EPILOG = """examples:
   ncf prepare ml-20m.zip --output data/ml-20m
   ncf train --data data/ml-20m --precision amp --record run.json
   horovodrun -np 8 --gloo python -m ncf train --data data/ml-20m --amp
+  ncf infer --data data/ml-20m --load_checkpoint_path checkpoints
 `ncf --data DIR ...` without a command is `ncf train --data DIR ...`, as with NVIDIA's ncf.py.
 Each command has its own --help.
 """
@@ -49,9 +51,11 @@ def _run(words: list[str]) -> int:
         words.insert(0, "train")
     if words[:1] == ["train"]:
         return _train(words[1:])
+    if words[:1] == ["infer"]:
+        return _infer(words[1:])
     parser = Parser(
         prog="ncf",
-        description="Prepare ratings and train Neural Collaborative Filtering (NeuMF).",
+        description="Prepare ratings, train Neural Collaborative Filtering (NeuMF), and use it.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -60,7 +64,8 @@ def _run(words: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_data_commands(commands)
     commands.add_parser("train", help="train on a prepared folder", add_help=False)
-    options = commands.add_parser("options", help="list the options of train")
+    commands.add_parser("infer", help="time a model: throughput and latency", add_help=False)
+    options = commands.add_parser("options", help="list the options of train and infer")
     options.add_argument("--json", action="store_true", help="as JSON, for programs")
     probe = commands.add_parser("probe", help="what this installation can do, as JSON")
     probe.add_argument("--data", default="", help="a data folder to compare with its hashes")
@@ -97,6 +102,16 @@ def _train(words: list[str]) -> int:
     return job.run(run)
 
 
+def _infer(words: list[str]) -> int:
+    from ncf.infer_config import config_from_arguments as infer_config
+
+    config = infer_config(words)
+    _need_tensorflow()
+    from ncf import infer
+
+    return infer.run(config)
+
+
 def _probe(data: str) -> int:
     _need_tensorflow()
     from ncf.probe import facts
@@ -119,14 +134,22 @@ def _need_tensorflow() -> None:
 
 
 def _print_options(*, as_json: bool) -> int:
-    options = describe_options()
+    from ncf import options
+    from ncf.infer_config import InferConfig
+
+    infer = options.describe(InferConfig)
     if as_json:
         from ncf import environment
+        from ncf.code import INFER
 
-        print(json.dumps({"options": options, "versions": environment.installed()}))
+        told = {"options": describe_options(), "versions": environment.installed()}
+        other = {"options": infer, "versions": environment.installed(INFER)}
+        print(json.dumps({**told, "commands": {INFER: other}}))
         return 0
-    for option in options:
-        print(f"--{option['name']:<22} {option['help']} [{option['default']}]")
+    for command, listed in (("train", describe_options()), ("infer", infer)):
+        print(f"ncf {command}")
+        for option in listed:
+            print(f"--{option['name']:<22} {option['help']} [{option['default']}]")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.metadata
 import os
 import platform
@@ -14,25 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import ncf
+from ncf.code import TRAIN, code_hash
 
 
-def versions(horovod: str) -> dict[str, str]:
-    """Versions of everything that can change a result."""
+def versions(horovod: str, command: str = TRAIN) -> dict[str, str]:
+    """Versions of everything that can change a result of a command."""
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()
-    found = {**installed(), "tensorflow": tf.__version__, "horovod": horovod}
+    found = {**installed(command), "tensorflow": tf.__version__, "horovod": horovod}
     for key, name in (("cuda_version", "cuda"), ("cudnn_version", "cudnn")):
         if build.get(key):
             found[name] = str(build[key])
     return found
 
 
-def installed() -> dict[str, str]:
-    """What is known without importing TensorFlow; `code` is a hash of the trainer's source."""
+def installed(command: str = TRAIN) -> dict[str, str]:
+    """What is known without importing TensorFlow; `code` is a hash of the command's source."""
     found = {
         "ncf": ncf.__version__,
-        "code": source_hash(Path(__file__).parent),
+        "code": code_hash(command),
         "python": platform.python_version(),
         "numpy": importlib.metadata.version("numpy"),
     }
@@ -40,16 +40,6 @@ def installed() -> dict[str, str]:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             found.setdefault("tensorflow", importlib.metadata.version(name))
     return found
-
-
-def source_hash(folder: Path) -> str:
-    """12 hex digits over names and contents of the Python files of a package, in order."""
-    digest = hashlib.sha256()
-    for path in sorted(folder.glob("**/*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode())
-        digest.update(content)
-    return digest.hexdigest()[:12]
 
 
 def hardware(*, on_gpu: bool, threads: int) -> dict[str, Any]:
@@ -72,6 +62,16 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
     match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     return match[1].strip() if match else platform.machine()
+
+
+def level_2_cache_bytes() -> int:
+    """Second-level cache of a core; 1 MiB where the system does not tell."""
+    path = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+    with contextlib.suppress(OSError):
+        match = re.fullmatch(r"(\d+)K", path.read_text(encoding="utf-8").strip())
+        if match:
+            return int(match[1]) * 1024
+    return 1 << 20
 
 
 def gpu_details() -> dict[str, Any] | None:

@@ -51,6 +51,30 @@ class Parameters(NamedTuple):
         return [*tables, *dense, "output_kernel", "output_bias"]
 
 
+def shapes(
+    users: int, items: int, factors: int, layers: Sequence[int]
+) -> dict[str, tuple[int, ...]]:
+    """Shape of every variable by its name, in the order of `Parameters.flat`."""
+    width = layers[0] // 2
+    tables = {
+        "gmf_user": (users, factors),
+        "gmf_item": (items, factors),
+        "mlp_user": (users, width),
+        "mlp_item": (items, layers[0] - width),
+    }
+    hidden: dict[str, tuple[int, ...]] = {}
+    for number, (fan_in, fan_out) in enumerate(pairwise(layers)):
+        hidden |= {f"kernel_{number}": (fan_in, fan_out), f"bias_{number}": (fan_out,)}
+    return {**tables, **hidden, "output_kernel": (factors + layers[-1], 1), "output_bias": (1,)}
+
+
+def assembled(flat: Sequence[Any]) -> Parameters:
+    """Parameters from variables in the order of `Parameters.flat`."""
+    gmf_user, gmf_item, mlp_user, mlp_item, *hidden, output, bias = flat
+    kernels, biases = tuple(hidden[::2]), tuple(hidden[1::2])
+    return Parameters(gmf_user, gmf_item, mlp_user, mlp_item, kernels, biases, output, bias)
+
+
 def create(users: int, items: int, factors: int, layers: Sequence[int], seed: int) -> Parameters:
     """Fresh variables; every one draws from its own stream of `seed`.
 

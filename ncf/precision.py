@@ -91,6 +91,24 @@ def probe(chosen: Plan, matmul: Callable[[Any, Any], Any]) -> record.Precision:
     )
 
 
+def establish(
+    precision: str, amp_dtype: str, *, on_gpu: bool, tf32_capable: bool
+) -> record.Precision:
+    """Plan, switch and probe with the model's own matmul.
+
+    Raises:
+        UserError: tf32 on hardware without it.
+    """
+    import tensorflow as tf
+
+    from ncf.step import dense
+
+    chosen = plan(precision, amp_dtype, on_gpu=on_gpu, tf32_capable=tf32_capable)
+    apply(chosen)
+    dtype = tf.as_dtype(chosen.compute_dtype)
+    return probe(chosen, lambda a, b: tf.cast(dense(a, b, dtype), tf.float32))
+
+
 def _named(bits: int) -> str:
     names = {23: "fp32", 10: "tf32 or float16", 7: "bfloat16"}
     return names.get(bits, f"{bits} mantissa bits")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from toy import toy_folder
 
-from ncf.environment import installed, source_hash
+from ncf.environment import installed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,19 +40,3 @@ def test_the_probe_finds_the_precision_that_is_really_computed_and_checks_the_da
     content[-1] ^= 1
     items.write_bytes(content)
     assert "train_items.npy" in probe("--data", str(tmp_path / "toy"))["data"]["problem"]
-
-
-def test_the_code_has_another_hash_when_a_file_or_its_name_changes(tmp_path: Path) -> None:
-    (tmp_path / "a.py").write_text("x = 1\n")
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "b.py").write_text("y = 1\n")
-    first = source_hash(tmp_path)
-    assert first == source_hash(tmp_path)
-    (tmp_path / "notes.txt").write_text("not code")
-    (tmp_path / "__pycache__").mkdir()
-    (tmp_path / "__pycache__" / "a.pyc").write_text("nor this")
-    assert source_hash(tmp_path) == first
-    (tmp_path / "inner" / "b.py").write_text("y = 2\n")
-    second = source_hash(tmp_path)
-    (tmp_path / "inner" / "b.py").rename(tmp_path / "inner" / "c.py")
-    assert len({first, second, source_hash(tmp_path)}) == 3
