@@ -1,5 +1,8 @@
 """How an epoch is cut into steps, and a step into ranks. Pure arithmetic on integers.
 
+The unit is a group: a positive with its negatives, or a single sample where samples are shuffled
+(`ncf.sampling`). A global batch that is no multiple of the group size is rounded down to one.
+
 Everything is computed from global numbers, so all ranks take the same number of steps with the
 same shapes; a rank whose share is short pads with samples of weight 0.
 """
@@ -11,10 +14,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Share:
-    """One rank's part of one step: samples [first, first + valid) of the epoch's order.
+    """One rank's part of one step: groups [first, first + valid) of the epoch's order.
 
-    `padded` is the shape that every rank uses for this step; `total` is the number of samples in
-    the whole step, the denominator of the mean loss.
+    `padded` is the shape that every rank uses for this step; `total` is the number of groups in
+    the whole step, from which the denominator of the mean loss follows.
     """
 
     first: int
@@ -23,15 +26,20 @@ class Share:
     total: int
 
 
-def steps_per_epoch(samples: int, global_batch: int) -> int:
-    """Steps that visit every sample once; the last may be short."""
-    return -(-samples // global_batch)
+def groups_per_step(batch_size: int, group_size: int) -> int:
+    """Groups of a global batch of `batch_size` samples; 0 where not even one fits."""
+    return batch_size // group_size
 
 
-def share(step: int, samples: int, global_batch: int, rank: int, world_size: int) -> Share:
+def steps_per_epoch(groups: int, per_step: int) -> int:
+    """Steps that visit every group once; the last may be short."""
+    return -(-groups // per_step)
+
+
+def share(step: int, groups: int, per_step: int, rank: int, world_size: int) -> Share:
     """The part of `step` (counted from 0) that `rank` of `world_size` computes."""
-    begin = step * global_batch
-    total = min(global_batch, samples - begin)
+    begin = step * per_step
+    total = min(per_step, groups - begin)
     padded = -(-total // world_size)
     first = min(rank * padded, total)
     valid = max(0, min(padded, total - first))

@@ -6,9 +6,10 @@ place by environment variables; they are read before TensorFlow is touched.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -68,10 +69,24 @@ def device_index(local_rank: int, local_size: int, devices: int) -> int:
     return local_rank
 
 
-def prepare_devices(place: Place, threads: int) -> bool:
+class Devices(NamedTuple):
+    """What this rank computes on: CPU threads, and how many pieces of work run side by side."""
+
+    on_gpu: bool
+    threads: int
+    lanes: int
+
+
+def prepare_devices(place: Place, threads: int, most_lanes: int = 1) -> Devices:
     """Pin one GPU, then allow its memory to grow, then set threads: before TensorFlow starts.
 
-    Any other query would make every rank open a context on GPU 0. Returns True on a GPU.
+    Any other query would make every rank open a context on GPU 0.
+
+    Args:
+        place: of this rank.
+        threads: CPU threads of this rank; 0 shares the cores among the local ranks.
+        most_lanes: up to so many pieces of work are run side by side on a CPU, each operation
+            with its share of the threads, instead of one operation after the other with all.
     """
     import tensorflow as tf
 
@@ -81,10 +96,14 @@ def prepare_devices(place: Place, threads: int) -> bool:
         tf.config.set_visible_devices([mine], "GPU")
         tf.config.experimental.set_memory_growth(mine, True)  # noqa: FBT003 - TensorFlow's signature
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    tf.config.threading.set_intra_op_parallelism_threads(
-        threads or max(1, (cores or 1) // place.local_size)
-    )
-    return bool(gpus)
+    threads = threads or max(1, (cores or 1) // place.local_size)
+    lanes = 1 if gpus else min(most_lanes, threads)
+    # A process in which TensorFlow runs already keeps the threads that it has.
+    with contextlib.suppress(RuntimeError):
+        tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
+        if lanes > 1:
+            tf.config.threading.set_inter_op_parallelism_threads(lanes)
+    return Devices(bool(gpus), threads, lanes)
 
 
 class Ranks:

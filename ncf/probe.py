@@ -21,7 +21,7 @@ def facts(data: str = "") -> dict[str, Any]:
 
     from ncf import distributed, environment
 
-    on_gpu = distributed.prepare_devices(distributed.Place(), 0)
+    on_gpu = distributed.prepare_devices(distributed.Place(), 0).on_gpu
     build = tf.sysconfig.get_build_info()
     gpu = environment.gpu_details() if on_gpu else None
     return {

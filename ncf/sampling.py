@@ -1,6 +1,8 @@
 """Training samples as a pure function of (seed, epoch, place in the epoch's order).
 
-An epoch visits every positive once, each with K fresh negatives, in random order. Neither the
+An epoch visits every positive once, each with K fresh negatives, in random order. Samples come in
+groups of one user: a positive with its negatives (`grouped`), so that the user's side of the model
+is computed once for all of them, or each sample alone (`shuffled`, as published). Neither the
 order nor the negatives are stored: place -> sample number is a keyed permutation computed on the
 fly, and a negative is a hash of its sample number. So memory does not grow with the epoch, and a
 rank can compute any slice of the global batch: the samples of a step do not depend on how many
@@ -34,12 +36,18 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 class Batch(NamedTuple):
-    """One rank's share of a step: int32 users, items and float32 labels, weights, all [padded]."""
+    """One rank's share of a step, in groups of samples that share a user.
+
+    Shapes: int32 users [groups] and items [groups, size], float32 labels [groups, size] and
+    weights [groups] (0 for padding), uint32 places [groups, size]: each sample's own number
+    within the epoch's order, from which its dropout masks are drawn.
+    """
 
     users: Any
     items: Any
     labels: Any
     weights: Any
+    places: Any
 
 
 def derive_key(*parts: int) -> int:
@@ -128,6 +136,7 @@ class Sampler:
         items: int32 [n_train], ascending within a user.
         n_items: number of items.
         negatives: K, negatives per positive.
+        grouped: True orders positives and keeps the negatives beside theirs; False orders samples.
         exact: True excludes the user's training items (and only these: the held-out item may be
             drawn, as in deployment); False is the published short cut, uniform and unverified.
 
@@ -143,11 +152,14 @@ class Sampler:
         negatives: int,
         *,
         exact: bool,
+        grouped: bool = False,
     ) -> None:
         counts = np.diff(offsets)
         self.n_positives = len(items)
         self.samples = self.n_positives * (1 + negatives)
         self._per_positive = 1 + negatives
+        self.group_size = self._per_positive if grouped else 1
+        self.groups = self.samples // self.group_size
         self._n_items = n_items
         users = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         self._users = tf.constant(users)
@@ -164,30 +176,43 @@ class Sampler:
         self._place = tf.int32 if self.n_positives < 2**31 - 1 else tf.int64
         self._offsets = tf.constant(offsets, self._place)
         self._halvings = int(counts.max(initial=0)).bit_length()
+        # Integer arithmetic on whole batches: one compiled loop instead of fifty passes.
+        self._draw = tf.function(self._draw_numbers, jit_compile=True, autograph=False)
 
     def batch(self, keys: Any, first: Any, valid: Any, padded: int) -> Batch:
-        """Samples [first, first + valid) of the order given by keys, padded with weight 0.
+        """Groups [first, first + valid) of the order given by keys, padded with weight 0.
 
         Args:
             keys: uint64 [ROUNDS + 1] from `epoch_keys`.
-            first: int64 scalar, this share's first place.
-            valid: int64 scalar, how many of the samples count.
-            padded: static number of samples to return, at least `valid`.
+            first: int64 scalar, this share's first place in the order of the groups.
+            valid: int64 scalar, how many of the groups count.
+            padded: static number of groups to return, at least `valid`.
         """
         slots = tf.range(padded, dtype=tf.int64)
-        places = tf.minimum(first + slots, self.samples - 1)
-        numbers = permute(places, self.samples, keys)
-        positives = numbers // self._per_positive
+        places = tf.minimum(first + slots, self.groups - 1)
+        members = tf.range(self.group_size, dtype=tf.int64)
+        numbers, hashed = self._draw(places, members, keys)
+        positives = numbers[:, 0] // self._per_positive
         is_positive = tf.equal(numbers % self._per_positive, 0)
         users = tf.gather(self._users, positives)
+        own = tf.gather(self._items, positives)[:, None]
+        drawn = self._unseen(users[:, None], hashed) if self._exact else self._any(hashed)
+        return Batch(
+            users,
+            tf.where(is_positive, own, drawn),
+            tf.cast(is_positive, tf.float32),
+            tf.cast(slots < valid, tf.float32),
+            tf.cast(places[:, None] * self.group_size + members, tf.uint32),
+        )
+
+    def _draw_numbers(self, places: Any, members: Any, keys: Any) -> tuple[Any, Any]:
+        """Sample numbers, int64 [groups, size], and a hash of each, uint64 of the same shape."""
+        numbers = permute(places, self.groups, keys)[:, None] * self.group_size + members
         hashed = _mix(tf.cast(numbers, tf.uint64), keys[ROUNDS])
-        hashed = _mix(hashed, keys[0])
-        drawn = self._unseen(users, hashed) if self._exact else self._any(hashed)
-        items = tf.where(is_positive, tf.gather(self._items, positives), drawn)
-        weights = tf.cast(slots < valid, tf.float32)
-        return Batch(users, items, tf.cast(is_positive, tf.float32), weights)
+        return numbers, _mix(hashed, keys[0])
 
     def _any(self, hashed: Any) -> Any:
+        """An item for each hash, uniform over all; int32 of the same shape."""
         return tf.cast(_below(hashed, _u64(self._n_items)), tf.int32)
 
     def _unseen(self, users: Any, hashed: Any) -> Any:
@@ -232,12 +257,13 @@ class Sampler:
         Returns:
             How many such negatives, and how many negatives were looked at.
         """
-        count = min(most, self.samples)
+        count = max(1, min(most // self.group_size, self.groups))
 
         def look(keys: Any) -> Any:
             batch = self.batch(keys, tf.constant(0, tf.int64), tf.constant(count, tf.int64), count)
             negative = tf.equal(batch.labels, 0.0)
-            false = negative & self.seen(batch.users, batch.items)
+            users = tf.broadcast_to(batch.users[:, None], batch.items.shape)
+            false = negative & self.seen(users, batch.items)
             return [tf.math.count_nonzero(false), tf.math.count_nonzero(negative)]
 
         false, negatives = tf.function(look)(keys)

@@ -29,7 +29,12 @@ from ncf.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from ncf.batching import Share
     from ncf.config import TrainConfig
+
+
+MOST_LANES = 8
+"""Each lane sums its items' gradients by itself; more threads than this share the operations."""
 
 
 class Session:
@@ -37,11 +42,13 @@ class Session:
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
+        self.micro_batch: int | None = None  # of the fast formulation
         self.data = dataset.load(Path(config.data))
         place = distributed.place_from_environment(dict(os.environ))
-        on_gpu = distributed.prepare_devices(place, config.threads)
+        lanes = MOST_LANES if config.formulation == "fast" else 1
+        self._devices = distributed.prepare_devices(place, config.threads, lanes)
         self.ranks = distributed.Ranks(place)
-        self._on_gpu = on_gpu
+        self._on_gpu = self._devices.on_gpu
         self.seed = int(self.ranks.broadcast_object(_seed(config.seed)))
         self._choose_precision()
         self._build_model()
@@ -61,7 +68,7 @@ class Session:
         from ncf.step import dense
 
         gpu = environment.gpu_details() if self._on_gpu else None
-        threads = tf.config.threading.get_intra_op_parallelism_threads()
+        threads = self._devices.threads
         self.hardware = environment.hardware(on_gpu=self._on_gpu, threads=threads)
         chosen = precision.plan(
             self.config.precision,
@@ -88,6 +95,7 @@ class Session:
             data.n_items,
             config.negative_samples,
             exact=config.no_neg_trick,
+            grouped=config.batching == "grouped",
         )
         self._check_steps()
         self.parameters = model.create(
@@ -97,20 +105,62 @@ class Session:
             self.parameters.flat(), config.learning_rate, config.beta1, config.beta2, config.eps
         )
         self.update = Update(
-            config,
             self.sampler,
-            self.parameters,
+            self._formulation(),
             self._adam,
             self.ranks,
-            self.precision.compute_dtype,
-            self.seed,
+            loss_scale=config.loss_scale,
+            compute_dtype=self.precision.compute_dtype,
+            xla=self._whole,
         )
 
-    def _check_steps(self) -> None:
-        from ncf.batching import steps_per_epoch
+    @property
+    def _whole(self) -> bool:
+        """Whether the whole gradient computation is compiled by XLA."""
+        return self.config.xla or (self._on_gpu and self.config.formulation == "fast")
+
+    def _formulation(self) -> Any:
+        from ncf.dropout import Dropout
+        from ncf.fast import Fast
+        from ncf.step import Reference
 
         config = self.config
-        steps = steps_per_epoch(self.sampler.samples, config.batch_size) * config.epochs
+        dropout = Dropout(config.layers[1:], config.dropout)
+        if config.formulation == "reference":
+            return Reference(self.parameters, self._dtype, dropout)
+        groups = self.shares()[0].padded
+        self.micro_batch = self._micro_batch(groups)
+        return Fast(
+            self.parameters,
+            self._dtype,
+            dropout,
+            lanes=self._devices.lanes,
+            chunk=max(1, self.micro_batch // self.sampler.group_size),
+            samples=groups * self.sampler.group_size,
+            whole=self._whole,
+        )
+
+    def _micro_batch(self, groups: int) -> int:
+        """Samples of a chunk: as asked, or what the cache holds, or on a GPU the whole share."""
+        if self.config.micro_batch != "auto":
+            return int(self.config.micro_batch)
+        if self._whole:
+            return groups * self.sampler.group_size
+        width = max(self.config.layers[1:], default=self.config.layers[0])
+        return max(1, environment.level_2_cache_bytes() // width)
+
+    def shares(self) -> list[Share]:
+        """This rank's part of every step of an epoch."""
+        from ncf.batching import groups_per_step, share, steps_per_epoch
+
+        groups, ranks = self.sampler.groups, self.ranks
+        per_step = groups_per_step(self.config.batch_size, self.sampler.group_size)
+        steps = steps_per_epoch(groups, per_step)
+        return [share(step, groups, per_step, ranks.rank, ranks.size) for step in range(steps)]
+
+    def _check_steps(self) -> None:
+        config = self.config
+        steps = len(self.shares()) * config.epochs
         if config.mode == "train" and config.warmup_steps >= steps:
             raise UserError(
                 f"--warmup_steps {config.warmup_steps}: the run has only {steps} steps, so nothing "
@@ -239,15 +289,19 @@ class Session:
         return {
             **self.config.echo(),
             "seed": self.seed,
+            "micro_batch": self.micro_batch,
             "protocol": self.dataset.protocol,
             "valid_negative": self.dataset.candidates_per_user,
         }
 
-    def device_keys(self, keys: Any) -> Any:
-        """An epoch's keys as a tensor."""
+    def epoch_keys(self, epoch: int) -> tuple[Any, Any]:
+        """The keys of an epoch's samples and of its dropout, as tensors."""
         import tensorflow as tf
 
-        return tf.constant(keys)
+        from ncf.sampling import epoch_keys
+        from ncf.update import dropout_key
+
+        return tf.constant(epoch_keys(self.seed, epoch)), dropout_key(self.seed, epoch)
 
     def start_epoch(self) -> None:
         """Reset what accumulates over an epoch."""

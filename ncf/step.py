@@ -1,8 +1,9 @@
 """One training step's forward and backward pass: the reference formulation.
 
-Gather, concatenate, dense layers on a whole shuffled batch, as published. Gradients come back
-dense and float32, one per variable in the order of `Parameters.flat`, summed (not averaged) over
-the samples with their weights, so that ranks can simply be added up.
+Gather, concatenate, dense layers on a whole batch, as published, differentiated by TensorFlow. It
+is what `ncf.fast` is held equal to, and what it is measured against. Gradients come back dense and
+float32, one per variable in the order of `Parameters.flat`, summed (not averaged) over the samples
+with their weights, so that ranks can simply be added up.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ncf.dropout import Dropout
     from ncf.model import Parameters
     from ncf.sampling import Batch
 
@@ -23,47 +25,12 @@ def dense(inputs: Any, kernel: Any, compute_dtype: Any) -> Any:
     return tf.matmul(tf.cast(inputs, compute_dtype), tf.cast(kernel, compute_dtype))
 
 
-def realised_rate(rate: float) -> tuple[int, float]:
-    """Random bits per unit, and the dropout rate they can realise.
-
-    Random numbers were a quarter of the step with 32 bits per unit. A multiple of 1/256 needs 8,
-    any other rate gets 16 and is met within 2**-17; the scale of the kept units uses the rate
-    really drawn, so the expectation is exact.
-    """
-    bits = 8 if (rate * 256).is_integer() else 16
-    return bits, round(rate * 2**bits) / 2**bits
-
-
-def dropout_masks(key: Any, samples: int, widths: Sequence[int], rate: float) -> list[Any] | None:
-    """Bool masks [samples, width] of the units to keep, one per hidden layer; None at rate 0.
-
-    Args:
-        key: int64 [2], a seed used nowhere else.
-        samples: rows of every mask.
-        widths: widths of the hidden layers.
-        rate: share of units to drop.
-    """
-    bits, realised = realised_rate(rate)
-    if realised == 0:
-        return None
-    kind = tf.uint8 if bits == 8 else tf.uint16
-    threshold = tf.constant(round(realised * 2**bits), kind)
-    masks = []
-    for layer, width in enumerate(widths):
-        seed = key + tf.constant([0, layer], tf.int64)
-        words = -(-samples * width * bits // 32)
-        drawn = tf.random.stateless_uniform([words], seed, None, None, tf.int32)
-        numbers = tf.reshape(tf.bitcast(drawn, kind), [-1])[: samples * width]
-        masks.append(tf.reshape(numbers >= threshold, [samples, width]))
-    return masks
-
-
 def logits(
     rows: Sequence[Any],
     parameters: Parameters,
     compute_dtype: Any,
     masks: Sequence[Any] | None = None,
-    dropout: float = 0.0,
+    scale: float = 1.0,
 ) -> Any:
     """Scores of (user, item) pairs.
 
@@ -73,7 +40,7 @@ def logits(
         compute_dtype: type of the matmuls; the last product is always float32, because bfloat16
             logits would tie candidates that differ.
         masks: units to keep in each hidden layer, or None.
-        dropout: rate behind the masks.
+        scale: factor of the units that are kept.
 
     Returns:
         float32 [n].
@@ -86,7 +53,7 @@ def logits(
         hidden = tf.nn.relu(product + tf.cast(bias, compute_dtype))  # [n, L_i]
         if masks is not None:
             keep = tf.cast(masks[layer], compute_dtype)
-            hidden = hidden * (keep * tf.cast(1 / (1 - realised_rate(dropout)[1]), compute_dtype))
+            hidden = hidden * (keep * tf.cast(scale, compute_dtype))
     features = tf.cast(tf.concat([gmf, hidden], axis=1), tf.float32)  # [n, F + L_last]
     return tf.matmul(features, parameters.output_kernel)[:, 0] + parameters.output_bias
 
@@ -101,42 +68,53 @@ def gather_rows(parameters: Parameters, users: Any, items: Any) -> list[Any]:
     ]
 
 
-def loss_and_gradients(
-    parameters: Parameters,
-    batch: Batch,
-    compute_dtype: Any,
-    masks: Sequence[Any] | None,
-    dropout: float,
-    grad_scale: Any,
-) -> tuple[Any, list[Any]]:
-    """Weighted sum of the sigmoid cross-entropy, and the gradients of grad_scale times it.
+class Reference:
+    """The published formulation.
 
     Args:
         parameters: the variables.
-        batch: samples with their weights (0 for padding).
         compute_dtype: type of the matmuls.
-        masks: units to keep, see `logits`.
-        dropout: rate behind the masks.
-        grad_scale: float32 scalar: loss scale over the number of samples in the global batch.
-
-    Returns:
-        The unscaled loss sum (float32 scalar), and dense float32 gradients.
+        dropout: rate and widths of the masks.
     """
-    rows = gather_rows(parameters, batch.users, batch.items)
-    dense_variables = parameters.flat()[4:]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-        tape.watch([*rows, *dense_variables])
-        scores = logits(rows, parameters, compute_dtype, masks, dropout)
-        losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=batch.labels, logits=scores)
-        loss = tf.reduce_sum(losses * batch.weights)
-        scaled = loss * grad_scale
-    gradients = tape.gradient(scaled, [*rows, *dense_variables])
-    places = [batch.users, batch.items, batch.users, batch.items]
-    tables = parameters.flat()[:4]
-    # The gather's own gradient would be sparse: summed here once, so that Adam and the
-    # all-reduce see one dense tensor per table.
-    scattered = [
-        tf.math.unsorted_segment_sum(gradient, place, table.shape[0])
-        for gradient, place, table in zip(gradients[:4], places, tables, strict=True)
-    ]
-    return loss, [*scattered, *gradients[4:]]
+
+    name = "reference"
+
+    def __init__(self, parameters: Parameters, compute_dtype: Any, dropout: Dropout) -> None:
+        self._parameters, self._dtype, self._dropout = parameters, compute_dtype, dropout
+        # As one compiled loop the masks cost a tenth of what they cost as separate operations;
+        # the formulations differ in what they compute, not in how well random bits are made.
+        self._masks = tf.function(dropout.masks, jit_compile=True, autograph=False)
+
+    def loss_and_gradients(self, batch: Batch, key: Any, grad_scale: Any) -> tuple[Any, list[Any]]:
+        """Weighted sum of the sigmoid cross-entropy, and the gradients of grad_scale times it.
+
+        Args:
+            batch: samples with their weights (0 for padding).
+            key: uint32 [2], the step's dropout key.
+            grad_scale: float32 scalar: loss scale over the number of samples in the global batch.
+
+        Returns:
+            The unscaled loss sum (float32 scalar), and dense float32 gradients.
+        """
+        parameters, size = self._parameters, batch.items.shape[1]
+        users, weights = tf.repeat(batch.users, size), tf.repeat(batch.weights, size)
+        items, labels = tf.reshape(batch.items, [-1]), tf.reshape(batch.labels, [-1])
+        masks = self._masks(tf.reshape(batch.places, [-1]), key) if self._dropout.active else None
+        rows = gather_rows(parameters, users, items)
+        dense_variables = parameters.flat()[4:]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch([*rows, *dense_variables])
+            scores = logits(rows, parameters, self._dtype, masks, self._dropout.scale)
+            losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=scores)
+            loss = tf.reduce_sum(losses * weights)
+            scaled = loss * grad_scale
+        gradients = tape.gradient(scaled, [*rows, *dense_variables])
+        places = [users, items, users, items]
+        tables = parameters.flat()[:4]
+        # The gather's own gradient would be sparse: summed here once, so that Adam and the
+        # all-reduce see one dense tensor per table.
+        scattered = [
+            tf.math.unsorted_segment_sum(gradient, place, table.shape[0])
+            for gradient, place, table in zip(gradients[:4], places, tables, strict=True)
+        ]
+        return loss, [*scattered, *gradients[4:]]

@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncf import dllogger, environment, metrics, record, tensorboard
-from ncf.batching import Share, share, steps_per_epoch
 from ncf.errors import UserError
-from ncf.sampling import epoch_keys
 from ncf.session import Session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from ncf.batching import Share
     from ncf.config import TrainConfig
+
+REPORT_SECONDS = 2.0
+"""Steps of about this time run in one call before the clock is read and signals are heard."""
 
 EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130, "error": 1}
 
@@ -82,7 +84,7 @@ class Run:
             asked, found = session.precision.requested, session.precision.effective
             return "invalid", f"{asked} was requested and the device computes in {found}"
         self._compile()
-        first_keys = session.device_keys(epoch_keys(session.seed, session.first_epoch))
+        first_keys = session.epoch_keys(session.first_epoch)[0]
         self.false_negatives, self.negatives_checked = session.sampler.false_negatives(first_keys)
         for epoch in range(session.first_epoch, config.epochs + 1):
             entry = self._train_epoch(epoch)
@@ -106,51 +108,48 @@ class Run:
         self._report(entry)
         return "ok", None
 
-    def _shares(self) -> list[Share]:
-        session = self.session
-        samples, batch = session.sampler.samples, session.config.batch_size
-        ranks = session.ranks
-        steps = steps_per_epoch(samples, batch)
-        return [share(step, samples, batch, ranks.rank, ranks.size) for step in range(steps)]
-
     def _compile(self) -> None:
         start = self._clock()
-        for padded in dict.fromkeys(part.padded for part in self._shares()):
+        for padded in dict.fromkeys(part.padded for part in self.session.shares()):
             self.session.update.compile(padded)
         self.warmup_seconds = self._clock() - start
 
     def _train_epoch(self, epoch: int) -> record.Epoch:
-        session, update, ranks = self.session, self.session.update, self.session.ranks
-        keys = session.device_keys(epoch_keys(session.seed, epoch))
-        shares = self._shares()
+        session, ranks = self.session, self.session.ranks
+        keys = session.epoch_keys(epoch)
+        shares, size = session.shares(), session.sampler.group_size
         session.start_epoch()
         start = timed_from = shown = self._clock()
-        timed_samples = 0
-        for number, part in enumerate(shares):
-            update(keys, epoch, number, part)
+        timed, done, count = 0, 0, 1
+        while done < len(shares):
+            part = _same_shape(shares[done : done + (self._warmup_left or count)])
+            before = self._clock()
+            session.update(*keys, done, part)
+            done += len(part)
+            loss_sum = session.wait()
+            now = self._clock()
             if self._warmup_left:
-                self._warmup_left -= 1
-                session.wait()
-                before, timed_from = timed_from, self._clock()
-                self.warmup_seconds += timed_from - before
+                self._warmup_left -= len(part)
+                self.warmup_seconds += now - before
+                timed_from = now
             else:
-                timed_samples += part.total
-            if self._clock() - shown > (2 if session.config.verbose else 15):
-                shown = self._clock()
-                done = sum(p.total for p in shares[: number + 1])
-                self._progress(epoch, number + 1, len(shares), done / (shown - start))
-        loss_sum = session.wait()
+                timed += sum(share.total for share in part)
+                count = _steps_in(REPORT_SECONDS, len(part), now - before)
+            if now - shown > (REPORT_SECONDS if session.config.verbose else 15):
+                shown = now
+                passed = size * sum(share.total for share in shares[:done])
+                self._progress(epoch, done, len(shares), passed / (now - start))
         end = self._clock()
         (loss_sum,) = ranks.sum([loss_sum])
-        seconds, timed = ranks.max([end - start, end - timed_from if timed_samples else 0.0])
+        seconds, timed_seconds = ranks.max([end - start, end - timed_from if timed else 0.0])
         samples = session.sampler.samples
         return record.Epoch(
             epoch=epoch,
             steps=len(shares),
             samples=samples,
             train_seconds=float(seconds),
-            timed_samples=timed_samples,
-            timed_seconds=float(timed),
+            timed_samples=timed * size,
+            timed_seconds=float(timed_seconds),
             loss=float(loss_sum) / samples,
         )
 
@@ -272,6 +271,17 @@ def _check_outputs(config: TrainConfig) -> None:
             raise UserError(f"--{option} {folder}: {error.strerror}; choose another") from None
         if not os.access(folder, os.W_OK):
             raise UserError(f"--{option} {folder}: not writable; choose another")
+
+
+def _same_shape(shares: Sequence[Share]) -> Sequence[Share]:
+    """The first ones that have one shape: these can run in one call."""
+    other = (i for i, part in enumerate(shares) if part.padded != shares[0].padded)
+    return shares[: next(other, len(shares))]
+
+
+def _steps_in(seconds: float, steps: int, took: float) -> int:
+    """How many steps last about `seconds`, if `steps` took `took`; at most four times as many."""
+    return max(1, min(4 * steps, int(seconds * steps / max(took, 1e-9))))
 
 
 def _usable(entry: record.Epoch, *, evaluated: bool) -> bool:

@@ -1,4 +1,7 @@
-"""One update of the model on one global batch: sample, differentiate, all-reduce, apply.
+"""Updates of the model, each on one global batch: sample, differentiate, all-reduce, apply.
+
+Any number of steps run in one call of one compiled function: nothing goes back to Python between
+them.
 
 The order with mixed precision is: scale the loss, gradients, all-reduce, finite check, unscale,
 apply. The check sees the reduced gradients, so all ranks skip an update together.
@@ -10,17 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from ncf import step
+from ncf.dropout import step_key
 from ncf.sampling import ROUNDS, Sampler, derive_key
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ncf.batching import Share
-    from ncf.config import TrainConfig
     from ncf.distributed import Ranks
-    from ncf.model import Parameters
+    from ncf.fast import Fast
     from ncf.optimizer import Adam
+    from ncf.step import Reference
 
 _DROPOUT_STREAM = 1 << 32  # beyond any epoch's round number, so no other stream shares its keys
+
+
+def dropout_key(seed: int, epoch: int) -> Any:
+    """The dropout key of an epoch, uint32 [2]; the same on every rank that shares the samples."""
+    mixed = derive_key(seed, epoch, _DROPOUT_STREAM)
+    return tf.constant([mixed & 0xFFFFFFFF, mixed >> 32], tf.uint32)
 
 
 class LossScale:
@@ -52,66 +63,87 @@ class LossScale:
 
 
 class Update:
-    """The compiled update. Call it once per step with that step's share of the epoch.
+    """The compiled updates of one rank.
+
+    Args:
+        sampler: makes the batches.
+        formulation: differentiates.
+        adam: updates the variables.
+        ranks: add their gradients up.
+        loss_scale: dynamic, a number or auto.
+        compute_dtype: name of the type that the loss scale is for.
+        xla: compile sampling and differentiation as a whole.
 
     `loss_sum` and `skipped` accumulate on the device over an epoch; reading them waits for it.
     """
 
     def __init__(
         self,
-        config: TrainConfig,
         sampler: Sampler,
-        parameters: Parameters,
+        formulation: Reference | Fast,
         adam: Adam,
         ranks: Ranks,
+        *,
+        loss_scale: str,
         compute_dtype: str,
-        seed: int,
+        xla: bool,
     ) -> None:
-        self._config, self._sampler, self._parameters = config, sampler, parameters
-        self._adam, self._ranks, self._seed = adam, ranks, seed
-        self._dtype = tf.as_dtype(compute_dtype)
-        self.loss_scale = LossScale(config.loss_scale, compute_dtype)
+        self._sampler, self._formulation = sampler, formulation
+        self._adam, self._ranks = adam, ranks
+        self.loss_scale = LossScale(loss_scale, compute_dtype)
         self.loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._differentiate = tf.function(self._gradients, jit_compile=config.xla or None)
+        self._differentiate = tf.function(self._gradients, jit_compile=xla or None, autograph=False)
         self._compiled: dict[int, Any] = {}
 
     def compile(self, padded: int) -> None:
-        """Trace the step for shares of this shape, before the clock runs."""
+        """Trace the steps whose shares have this shape, before the clock runs."""
         if padded in self._compiled:
             return
-        scalar, key = tf.TensorSpec([], tf.int64), tf.TensorSpec([2], tf.int64)
-        keys = tf.TensorSpec([ROUNDS + 1], tf.uint64)
+        signature = [
+            tf.TensorSpec([ROUNDS + 1], tf.uint64),
+            tf.TensorSpec([2], tf.uint32),
+            tf.TensorSpec([], tf.int64),
+            tf.TensorSpec([None, 3], tf.int64),
+        ]
 
-        def update(keys: Any, first: Any, valid: Any, total: Any, dropout_key: Any) -> None:
-            self._update(keys, first, valid, total, dropout_key, padded)
+        def updates(keys: Any, dropout_key: Any, begin: Any, shares: Any) -> None:
+            def body(number: Any) -> tuple[Any]:
+                own = step_key(dropout_key, begin + number)
+                first, valid, total = tf.unstack(shares[number])
+                self._update(keys, own, first, valid, total, padded)
+                return (number + 1,)
 
-        traced = tf.function(update, input_signature=[keys, scalar, scalar, scalar, key])
+            start = (tf.constant(0, tf.int64),)
+            tf.while_loop(lambda i: i < tf.shape(shares, tf.int64)[0], body, start)
+
+        traced = tf.function(updates, input_signature=signature, autograph=False)
         self._compiled[padded] = traced.get_concrete_function()
 
-    def __call__(self, keys: Any, epoch: int, number: int, share: Share) -> None:
-        """Train on `share`, step `number` of `epoch`, whose keys are `keys`."""
-        mixed = derive_key(self._seed, epoch, _DROPOUT_STREAM + number, self._ranks.rank)
-        dropout_key = tf.constant([mixed & 0x7FFFFFFF, mixed >> 32], tf.int64)
-        first, valid, total = (
-            tf.constant(n, tf.int64) for n in (share.first, share.valid, share.total)
-        )
-        self._compiled[share.padded](keys, first, valid, total, dropout_key)
+    def __call__(self, keys: Any, dropout_key: Any, begin: int, shares: Sequence[Share]) -> None:
+        """Train on shares of one shape: steps `begin`, `begin` + 1, ... of the epoch of `keys`.
+
+        Args:
+            keys: uint64 [ROUNDS + 1] from `epoch_keys`.
+            dropout_key: uint32 [2] from `dropout_key`.
+            begin: number of the first step within the epoch.
+            shares: this rank's, one per step.
+        """
+        rows = [[part.first, part.valid, part.total] for part in shares]
+        numbers = tf.constant(rows, tf.int64, [len(rows), 3])
+        self._compiled[shares[0].padded](keys, dropout_key, tf.constant(begin, tf.int64), numbers)
 
     def _gradients(
         self, keys: Any, first: Any, valid: Any, dropout_key: Any, grad_scale: Any, padded: int
     ) -> tuple[Any, list[Any]]:
         batch = self._sampler.batch(keys, first, valid, padded)
-        rate, widths = self._config.dropout, self._config.layers[1:]
-        masks = step.dropout_masks(dropout_key, padded, widths, rate)
-        return step.loss_and_gradients(
-            self._parameters, batch, self._dtype, masks, rate, grad_scale
-        )
+        return self._formulation.loss_and_gradients(batch, dropout_key, grad_scale)
 
     def _update(
-        self, keys: Any, first: Any, valid: Any, total: Any, dropout_key: Any, padded: int
+        self, keys: Any, dropout_key: Any, first: Any, valid: Any, total: Any, padded: int
     ) -> None:
-        grad_scale = self.loss_scale.value / tf.cast(total, tf.float32)
+        samples = tf.cast(total * self._sampler.group_size, tf.float32)
+        grad_scale = self.loss_scale.value / samples
         loss, gradients = self._differentiate(keys, first, valid, dropout_key, grad_scale, padded)
         self.apply(gradients)
         self.loss_sum.assign_add(tf.cast(loss, tf.float64))

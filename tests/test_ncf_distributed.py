@@ -60,7 +60,7 @@ def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -
         threading=SimpleNamespace(set_intra_op_parallelism_threads=note("threads")),
     )
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
-    assert distributed.prepare_devices(Place(5, 8, 1, 4), threads=3)
+    assert distributed.prepare_devices(Place(5, 8, 1, 4), threads=3).on_gpu
     assert calls == [
         "list('GPU',)",
         "visible(['gpu1'], 'GPU')",

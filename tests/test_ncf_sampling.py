@@ -18,16 +18,18 @@ from ncf.sampling import Sampler, derive_key, epoch_keys, grid_for, permute  # n
 pytestmark = pytest.mark.tf
 
 
-def toy_sampler(*, exact: bool = False, negatives: int = 4) -> Sampler:
+def toy_sampler(*, exact: bool = False, negatives: int = 4, grouped: bool = False) -> Sampler:
     offsets = np.array([0, 3, 4, 9], np.int64)
     items = np.array([0, 2, 5, 1, 0, 1, 2, 3, 4], np.int32)
-    return Sampler(offsets, items, 7, negatives, exact=exact)
+    return Sampler(offsets, items, 7, negatives, exact=exact, grouped=grouped)
 
 
 def draw(sampler: Sampler, seed: int, epoch: int, first: int, valid: int, padded: int):
     keys = tf.constant(epoch_keys(seed, epoch))
     batch = sampler.batch(keys, tf.constant(first, tf.int64), tf.constant(valid, tf.int64), padded)
-    return [part.numpy() for part in batch]
+    size = batch.items.shape[1]
+    each = [np.repeat(batch.users, size), *(np.ravel(x) for x in batch[1:3])]
+    return [*each, np.repeat(batch.weights, size)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 16, 17, 101, 1000, 4999, 65537])
@@ -82,6 +84,25 @@ def test_an_epoch_holds_every_positive_once_with_k_negatives_of_the_same_user() 
     assert positives == [(0, 0), (0, 2), (0, 5), (1, 1), *((2, i) for i in range(5))]
     assert list(np.bincount(users[labels == 0])) == [12, 4, 20]
     assert weights.sum() == 45
+
+
+def test_grouped_samples_are_a_positive_and_its_own_negatives() -> None:
+    sampler = toy_sampler(grouped=True)
+    assert (sampler.groups, sampler.group_size, sampler.samples) == (9, 5, 45)
+    keys = tf.constant(epoch_keys(1, 1))
+    batch = sampler.batch(keys, tf.constant(0, tf.int64), tf.constant(9, tf.int64), 9)
+    assert (batch.labels.numpy() == [1, 0, 0, 0, 0]).all()
+    pairs = zip(batch.users.numpy(), batch.items.numpy()[:, 0], strict=True)
+    assert sorted(pairs) == [(0, 0), (0, 2), (0, 5), (1, 1), *((2, i) for i in range(5))]
+    assert sorted(batch.places.numpy().ravel()) == list(range(45))
+
+
+def test_grouping_changes_the_order_of_an_epoch_and_not_its_samples() -> None:
+    drawn = [
+        draw(toy_sampler(grouped=grouped), 1, 1, 0, n, n) for grouped, n in ((False, 45), (True, 9))
+    ]
+    shuffled, grouped = (sorted(zip(*x[:3], strict=True)) for x in drawn)
+    assert shuffled == grouped
 
 
 def test_four_ranks_draw_different_samples_and_each_repeats_exactly() -> None:

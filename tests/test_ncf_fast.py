@@ -1,0 +1,131 @@
+"""The fast formulation is the reference: the same loss, the same gradients, from less work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from toy import import_tensorflow
+
+tf = import_tensorflow()
+from ncf import model  # noqa: E402
+from ncf.dropout import Dropout  # noqa: E402
+from ncf.fast import Fast  # noqa: E402
+from ncf.sampling import Batch  # noqa: E402
+from ncf.step import Reference  # noqa: E402
+
+pytestmark = pytest.mark.tf
+PUBLISHED = (64, (256, 256, 128, 64))
+SHAPES = [PUBLISHED, (8, (64, 32, 16, 8)), (8, (32, 16)), (5, (7, 9, 3)), (4, (6,))]
+KEY = tf.constant([123, 456], tf.uint32)
+USERS, ITEMS = 23, 31
+
+
+def batch_of(groups: int, size: int, seed: int = 0, skew: float = 1.5) -> Batch:
+    """Groups with repeated users and items, the last two of weight 0."""
+    rng = np.random.default_rng(seed)
+    users = (rng.zipf(skew, groups) % USERS).astype(np.int32)
+    items = (rng.zipf(skew, (groups, size)) % ITEMS).astype(np.int32)
+    labels = rng.integers(0, 2, (groups, size)).astype(np.float32)
+    weights = np.where(np.arange(groups) < groups - 2, 1, 0).astype(np.float32)
+    places = np.arange(1000, 1000 + groups * size, dtype=np.uint32).reshape(groups, size)
+    return Batch(*(tf.constant(x) for x in (users, items, labels, weights, places)))
+
+
+def parameters_of(factors, layers, seed: int = 3) -> model.Parameters:
+    """Embeddings large enough that every unit's gradient matters."""
+    parameters = model.create(USERS, ITEMS, factors, layers, seed)
+    rng = np.random.default_rng(seed)
+    for variable in parameters.flat():
+        spread = 0.3 if variable.shape[0] in (USERS, ITEMS) else 0.2
+        variable.assign(rng.normal(0, spread, variable.shape).astype(np.float32))
+    return parameters
+
+
+def both(
+    factors, layers, batch: Batch, rate: float, dtype="float32", *,
+    lanes: int = 2, chunk: int = 7, samples: int = 10**9, whole: bool = False,
+):  # fmt: skip
+    parameters, kind = parameters_of(factors, layers), tf.as_dtype(dtype)
+    dropout = Dropout(layers[1:], rate)
+    scale = tf.constant(1 / 50)
+    fast = Fast(parameters, kind, dropout, lanes=lanes, chunk=chunk, samples=samples, whole=whole)
+    results = []
+    for formulation in (Reference(parameters, kind, dropout), fast):
+        compute = tf.function(
+            formulation.loss_and_gradients, jit_compile=whole or None, autograph=False
+        )
+        loss, gradients = compute(batch, KEY, scale)
+        results.append((float(loss), [g.numpy() for g in gradients]))
+    return parameters.names(), *results
+
+
+def assert_equal(found, rtol: float = 1e-4) -> None:
+    names, (loss, gradients), (fast_loss, fast_gradients) = found
+    assert fast_loss == pytest.approx(loss, rel=rtol)
+    for name, expected, gradient in zip(names, gradients, fast_gradients, strict=True):
+        assert gradient.dtype == np.float32
+        assert gradient.shape == expected.shape
+        # Elements near 0 are sums that cancel: their error is that of the terms.
+        near_zero = rtol * np.abs(expected).max()
+        np.testing.assert_allclose(gradient, expected, rtol, near_zero, err_msg=name)
+
+
+@pytest.mark.parametrize(("factors", "layers"), SHAPES)
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5])
+def test_loss_and_every_gradient_equal_the_reference(factors, layers, rate: float) -> None:
+    assert_equal(both(factors, layers, batch_of(45, 5), rate))
+
+
+@pytest.mark.parametrize("negatives", [0, 1, 4, 10])
+def test_any_number_of_negatives_makes_the_same_gradients(negatives: int) -> None:
+    assert_equal(both(8, (64, 32, 16, 8), batch_of(29, 1 + negatives), 0.5))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 13, 14, 15, 28, 29, 99])
+@pytest.mark.parametrize("lanes", [1, 2, 3])
+def test_any_cut_of_the_batch_makes_the_same_gradients(groups: int, lanes: int) -> None:
+    assert_equal(both(8, (12, 10, 6), batch_of(groups, 5), 0.2, lanes=lanes))
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize(("factors", "layers"), SHAPES)
+def test_few_samples_and_many_items_take_the_rows_instead_of_the_table(factors, layers, rate):
+    assert_equal(both(factors, layers, batch_of(5, 5), rate, samples=25))
+
+
+@pytest.mark.parametrize("samples", [25, 10**9])
+@pytest.mark.parametrize("chunk", [7, 1000])
+@pytest.mark.parametrize(("factors", "layers"), [(8, (64, 32, 16, 8)), (4, (6,))])
+def test_the_form_for_a_gpu_compiles_whole_and_computes_the_same(
+    factors, layers, chunk: int, samples: int
+) -> None:
+    found = both(factors, layers, batch_of(45, 5), 0.5, chunk=chunk, samples=samples, whole=True)
+    assert_equal(found)
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.03), ("float16", 0.004)])
+@pytest.mark.parametrize("whole", [False, True])
+def test_mixed_precision_is_as_close_to_float32_as_the_references(dtype, bound, whole) -> None:
+    batch = batch_of(300, 5)
+    exact = both(*PUBLISHED, batch, 0.5)[1]
+    _, reference, fast = both(*PUBLISHED, batch, 0.5, dtype, whole=whole)
+    assert fast[0] == pytest.approx(exact[0], rel=2e-3)
+    for a, b, c in zip(exact[1], reference[1], fast[1], strict=True):
+        assert c.dtype == np.float32
+        error = np.linalg.norm(c - a) / np.linalg.norm(a)
+        assert error <= max(bound, 1.5 * np.linalg.norm(b - a) / np.linalg.norm(a))
+
+
+def test_the_same_batch_gives_the_same_bits() -> None:
+    first, again = (both(*PUBLISHED, batch_of(300, 5), 0.5)[2] for _ in range(2))
+    assert first[0] == again[0]
+    assert all(np.array_equal(a, b) for a, b in zip(first[1], again[1], strict=True))
+
+
+def test_a_second_step_starts_from_clear_sums() -> None:
+    parameters = parameters_of(8, (12, 10, 6))
+    dropout = Dropout((10, 6), 0.5)
+    fast = Fast(parameters, tf.float32, dropout, lanes=2, chunk=7, samples=100, whole=False)
+    compute = tf.function(fast.loss_and_gradients, autograph=False)
+    first, again = (compute(batch_of(45, 5), KEY, tf.constant(0.02)) for _ in range(2))
+    assert all(np.array_equal(a, b) for a, b in zip(first[1], again[1], strict=True))
