@@ -34,6 +34,7 @@ _EXCEPTION = re.compile(
     r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
     r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"
 )
+_WHAT = re.compile(r"what\(\): .*")  # C++ says why; the Python that dies of it only that it aborts
 
 
 def judge(
@@ -199,9 +200,10 @@ def unprefixed(line: str) -> str:
 def last_words(lines: list[str]) -> str:
     """The one line that says most: the last exception or error, else the last line."""
     full = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
-    for line in reversed(full):
-        if _EXCEPTION.match(line):
-            return line
+    for wanted in (_WHAT, _EXCEPTION):
+        for line in reversed(full):
+            if wanted.match(line):
+                return line
     return full[-1] if full else "no output"
 
 

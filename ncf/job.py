@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from ncf.distributed import Place
 
+ALONE = ("interrupted", "error")
+"""Statuses with which a rank ends without asking the others, who may be gone."""
+
 _LOSS = re.compile(
     r"HorovodInternalError|Horovod has been shut down|gloo/|ncclRemoteError|MPI_ERR_"
     r"|Connection (?:closed|reset) by peer"
@@ -77,6 +80,22 @@ def loss(error: BaseException) -> str | None:
         return None
     lines = [line for line in text.splitlines() if _LOSS.search(line)]
     return lines[0].strip()[:300]
+
+
+def after(error: Exception) -> tuple[str, str]:
+    """Status and reason of a run that lost another rank; anything else is raised again.
+
+    Whoever stops a job stops its ranks one after the other: a rank that loses another first, and
+    then is stopped itself, was interrupted.
+    """
+    reason = loss(error)
+    if reason is None:
+        raise error
+    try:
+        await_the_end(reason)
+    except KeyboardInterrupt:
+        return "interrupted", "stopped by a signal"
+    return "error", f"another rank has gone ({reason})"
 
 
 def await_the_end(reason: str) -> None:

@@ -5,8 +5,8 @@ stalled rank from a slow one (a compilation, a large checkpoint), so none is use
 
 - *silent*: a rank whose pulse stands still. Its process is frozen or gone, or its host is cut off.
 - *stalled*: all ranks show a pulse, and for the whole patience none of them has computed or waited
-  for a disk. Then nothing will ever move. To blame are those that do not wait inside TensorFlow
-  or Horovod, which is where the others wait for them.
+  for a core or a disk. Then nothing will ever move. To blame are those that do not wait inside
+  TensorFlow or Horovod, which is where the others wait for them.
 
 A rank that works, however slowly, keeps the whole job alive.
 """
@@ -27,7 +27,7 @@ class Pulse:
 
     Attributes:
         number: counts up; a number that stands still is a process that stands still.
-        idle_s: seconds since the rank last computed or waited for a disk.
+        idle_s: seconds since the rank last computed or waited for a core or a disk.
         waits: its main thread is inside TensorFlow or Horovod.
         where: the place of its main thread, for people.
         done: it has left the job in order.

@@ -327,7 +327,7 @@ class Session:
     def gather_memory(self, status: str) -> tuple[int, ...]:
         """Peak bytes of every rank; only this rank's when the others may be gone."""
         mine = environment.peak_memory_bytes(on_gpu=self._on_gpu)
-        if status == "interrupted":
+        if status in ("interrupted", "error"):
             return (mine,)
         return tuple(self.ranks.gather_objects(mine))
 

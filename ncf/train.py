@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ncf import dllogger, environment, metrics, record, tensorboard
+from ncf import dllogger, environment, job, metrics, record, tensorboard
 from ncf.errors import UserError
 from ncf.session import Session
 
@@ -47,12 +47,16 @@ def run(config: TrainConfig) -> int:
         status, reason = run_.test() if config.mode == "test" else run_.train()
     except KeyboardInterrupt:
         status, reason = "interrupted", "stopped by a signal"
+    except Exception as error:
+        status, reason = job.after(error)
     if status == "ok" and (differs := session.weights_differ()):
         status, reason = "invalid", differs
     if session.ranks.is_first:
         run_.finish(status, reason, started)
     else:
         session.gather_memory(status)
+    if status not in job.ALONE:
+        session.ranks.sum([0.0])  # an exit code must not end the first rank before it has written
     logger.close()
     scalars.close()
     return EXIT_CODES[status]

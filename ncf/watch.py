@@ -76,7 +76,7 @@ class Board:
 
 
 class Activity:
-    """How long this process has done nothing: neither computed nor waited for a disk."""
+    """How long this process has neither computed nor waited for a core or a disk."""
 
     def __init__(self, now: float) -> None:
         self._apart: set[int] = set()
@@ -89,27 +89,27 @@ class Activity:
 
     def idle_seconds(self, now: float) -> float:
         """Look again, and say."""
-        ticks, disk = self._look()
+        ticks, waits = self._look()
         if ticks is None:  # no /proc: never idle, so never stalled
             return 0.0
         used = sum(n - self._ticks.get(thread, 0) for thread, n in ticks.items())
         seconds = used / os.sysconf("SC_CLK_TCK")
-        if disk or seconds > _BUSY_SHARE * (now - self._looked):
+        if waits or seconds > _BUSY_SHARE * (now - self._looked):
             self._active = now
         self._ticks, self._looked = ticks, now
         return now - self._active
 
     def _look(self) -> tuple[dict[int, int] | None, bool]:
-        """Clock ticks of every thread, and whether one waits inside the kernel for a disk."""
+        """Clock ticks of every thread, and whether one waits for a disk (D) or for a core (R)."""
         known = threads()
-        ticks, disk = {}, False
+        ticks, waits = {}, False
         for thread in known - self._apart:
             with contextlib.suppress(OSError, IndexError, ValueError):
                 text = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="ascii")
                 values = text.rpartition(")")[2].split()  # state is field 3 of proc(5)
-                disk |= values[0] == "D"
+                waits |= values[0] in "DR"
                 ticks[thread] = int(values[11]) + int(values[12])
-        return (ticks if known else None), disk
+        return (ticks if known else None), waits
 
 
 def threads() -> set[int]:

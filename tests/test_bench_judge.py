@@ -275,6 +275,12 @@ def test_processes_that_do_not_die_are_mentioned():
 def test_the_last_exception_says_more_than_the_last_line():
     lines = ["$ python -m ncf train", "ValueError: bad", "2026-11-30 I cleaning up", ""]
     assert last_words(lines) == "ValueError: bad"
+    aborted = [
+        "terminate called",
+        "  what():  [enforce fail] no address",
+        "Fatal Python error: Aborted",
+    ]
+    assert last_words(aborted) == "what():  [enforce fail] no address"
     assert last_words(["a", " b "]) == "b"
     assert last_words(["$ python"]) == "no output"
 

@@ -31,6 +31,21 @@ def test_our_own_mistakes_are_no_loss_of_another_rank() -> None:
         assert job.loss(error) is None
 
 
+def test_a_rank_that_is_stopped_after_it_lost_another_was_interrupted(monkeypatch, capsys) -> None:
+    def stopped(_: float) -> None:
+        raise KeyboardInterrupt
+
+    lost = RuntimeError("Horovod has been shut down.")
+    monkeypatch.setattr(job.time, "sleep", stopped)
+    assert job.after(lost) == ("interrupted", "stopped by a signal")
+    monkeypatch.setattr(job.time, "sleep", lambda _: None)
+    status, reason = job.after(lost)
+    assert (status, reason[:21]) == ("error", "another rank has gone")
+    assert capsys.readouterr().err.count(watch.LOST_MARK) == 2
+    with pytest.raises(ValueError, match="our own"):
+        job.after(ValueError("our own"))
+
+
 def alone(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", f"import sys\nfrom ncf import job, watch\n{code}"],
