@@ -65,6 +65,7 @@ def make_attempt(
         token=new_token(),
         visible=(lane.gpu.uuid,) if lane.gpu and lane.gpu.uuid else (),
         cores=lane.cores(sweep.host.cores),
+        command=sweep.suite.command,
     )
     started = Attempt(
         suite=sweep.suite.name,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from bench import lock, suites
 from bench.errors import UserError
 from bench.host import machine_id, read_host
-from bench.options import did_you_mean, trainer_options, trainer_versions
+from bench.options import INFER, did_you_mean, trainer_options, trainer_versions
 from bench.suite import LAUNCHERS
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
         if near:
             raise UserError(f"unknown command or suite {name!r}{near}")
     stem, where, text = suites.read(name)
-    return parse(text, stem, where, trainer_options(trainer))
+    infer = trainer_options(trainer, INFER)
+    return parse(text, stem, where, trainer_options(trainer), infer)
 
 
 def load_wanted(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> Suite:
@@ -123,7 +124,7 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     host = this_host(suite, machine_id(parsed.results, create=False))
     loaded = load(parsed.results / suite.name, brief=True)
     data = found.identity if found else None
-    versions = trainer_versions(trainer)
+    versions = trainer_versions(trainer, suite.command)
     plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)
     return plan, loaded
 

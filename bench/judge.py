@@ -118,7 +118,10 @@ def discrepancies(cell: Cell, seed: int, data: DataIdentity, run: RunRecord) -> 
         wrong.append(f"asked for {cell.precision}, the record says {precision.requested} was")
     if precision.effective != precision.requested:
         wrong.append(f"{precision.requested} requested, {precision.effective} effective")
-    if not any(epoch.timed_samples > 0 and epoch.timed_seconds > 0 for epoch in run.epochs):
+    if run.inference is not None:
+        if not (run.inference and all(calls.seconds for calls in run.inference)):
+            wrong.append("no call was timed")
+    elif not any(epoch.timed_samples > 0 and epoch.timed_seconds > 0 for epoch in run.epochs):
         wrong.append("no epoch has timed samples")
     different = data.differs(run.dataset, cell)
     if different:

@@ -51,6 +51,7 @@ class Job:
     token: str
     visible: tuple[str, ...] = ()
     cores: int | None = None
+    command: str = "train"
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,8 @@ class LocalLauncher:
     hosts: HostList | None = None
 
     def command(self, job: Job) -> tuple[str, ...]:
-        """`python -m ncf train ...`, under a launcher when there are several ranks."""
-        train = (*self.trainer, "train", *job.arguments)
+        """`python -m ncf train ...` (or infer), under a launcher when there are several ranks."""
+        train = (*self.trainer, job.command, *job.arguments)
         if job.ranks == 1 and self.program == "auto":
             return train
         hosts = self.hosts if job.ranks > 1 else None

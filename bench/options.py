@@ -15,6 +15,9 @@ from bench.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+TRAIN, INFER = "train", "infer"
+"""Commands of the trainer that a suite can run."""
+
 Value = int | float | str | bool | tuple[int, ...]
 """What a trainer option can hold in a suite."""
 
@@ -84,14 +87,16 @@ def did_you_mean(word: Any, known: Sequence[Any] | Mapping[Any, Any]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def parse_options(text: str) -> dict[str, Option]:
-    """Options by name, from the JSON that `ncf options --json` prints.
+def parse_options(text: str, command: str = TRAIN) -> dict[str, Option]:
+    """Options of a command by name, from the JSON that `ncf options --json` prints.
+
+    A trainer that does not tell of a command has no options for it.
 
     Raises:
         ValueError: the text is not that JSON.
     """
     try:
-        entries = json.loads(text)["options"]
+        entries = _told(text, command)["options"]
         options = [
             Option(
                 name=str(entry["name"]),
@@ -110,28 +115,34 @@ def parse_options(text: str) -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
-def parse_versions(text: str) -> dict[str, str]:
+def _told(text: str, command: str) -> Mapping[str, Any]:
+    """The part of the JSON that is about one command."""
+    told: Mapping[str, Any] = json.loads(text)
+    return told if command == TRAIN else (told.get("commands") or {}).get(command, {"options": []})
+
+
+def parse_versions(text: str, command: str = TRAIN) -> dict[str, str]:
     """What the trainer says is installed, from the same JSON; empty if it does not say."""
-    found = json.loads(text).get("versions") or {}
+    found = _told(text, command).get("versions") or {}
     return {str(name): str(value) for name, value in found.items()}
 
 
-def trainer_options(trainer: tuple[str, ...] = TRAINER) -> dict[str, Option]:
-    """The trainer's options by name.
+def trainer_options(trainer: tuple[str, ...] = TRAINER, command: str = TRAIN) -> dict[str, Option]:
+    """The options of one of the trainer's commands by name.
 
     Raises:
         UserError: the trainer cannot be started or does not answer with its options.
     """
     try:
-        return parse_options(ask(trainer))
+        return parse_options(ask(trainer), command)
     except ValueError as error:
         command = " ".join((*trainer[1:], "options --json"))
         raise UserError(f"`python {command}` printed no list of options ({error})") from None
 
 
-def trainer_versions(trainer: tuple[str, ...] = TRAINER) -> dict[str, str]:
+def trainer_versions(trainer: tuple[str, ...] = TRAINER, command: str = TRAIN) -> dict[str, str]:
     """Versions that a run would have now, as far as the trainer tells without starting one."""
-    return parse_versions(ask(trainer))
+    return parse_versions(ask(trainer), command)
 
 
 @lru_cache(maxsize=4)

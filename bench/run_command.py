@@ -139,7 +139,7 @@ def prepared(
     running.recover(store, view.say)
     plan, host, data = _plan(parsed, trainer, suite, view, store, stop)
     view.say(plan_text(plan))
-    told = trainer_versions(trainer)
+    told = trainer_versions(trainer, suite.command)
     if plan.runs and "ncf" in told and "tensorflow" not in told:  # other trainers need none
         raise UserError(
             "training needs TensorFlow, which this Python does not have: install ncf-bench[cpu] or "
@@ -187,7 +187,7 @@ def _plan(
     accepted.check(suite, store.folder, ours, accept=accept, say=view.say)
     data = Resolver(parsed.data_root, stop, view.say, trainer).resolve(suite, parsed.data)
     accepted.remember(suite, store.folder)
-    versions = trainer_versions(trainer)
+    versions = trainer_versions(trainer, suite.command)
     attempts = loaded.attempts
     return make_plan(suite, selection(parsed), attempts, host, data.identity, versions), host, data
 

@@ -70,6 +70,7 @@ class Suite:
         launcher: "auto" starts one rank as a plain process and several with horovodrun;
             "horovodrun" and "mpirun" start every run with that program.
         hosts: where the ranks of runs with several run, if not here.
+        command: of the trainer, "train" or "infer"; `train` holds its options.
         measures: "speed" never shares the machine among runs; "accuracy" may, one run a GPU.
         device: "gpu" or "cpu" if the suite makes sense on that only.
         telemetry_s: seconds between two readings; None for no telemetry.
@@ -103,6 +104,7 @@ class Suite:
     launcher: str = "auto"
     hosts: HostList | None = None
     measures: str = "speed"
+    command: str = "train"
     device: str | None = None
     telemetry_s: float | None = 1.0
     margin_speed: float | None = None

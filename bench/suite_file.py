@@ -11,7 +11,7 @@ from bench import hosts
 from bench.errors import UserError
 from bench.flags import FLAGS
 from bench.gated import NAMES as METRICS
-from bench.options import Option, Value, did_you_mean, show
+from bench.options import INFER, TRAIN, Option, Value, did_you_mean, show
 from bench.suite import (
     DEVICES,
     LAUNCHERS,
@@ -38,6 +38,7 @@ else:
 _TABLES = {
     "data": ("synthetic", "source", "seed"),
     "train": None,  # any option of the trainer
+    "infer": None,  # instead of [train]: the suite times inference
     "axes": None,
     "repeat": ("seeds", "order", "order_seed"),
     "limits": ("timeout_s", "retries", "max_failures", "cooldown_s"),
@@ -56,20 +57,28 @@ _BY_THE_SWEEP = {
     "seed": "write [repeat] seeds",
     "amp": 'write precision = "amp"',
     "mode": "a sweep trains",
+    "json": "the sweep reads the record",
     "ranks": "write it under [axes], e.g. ranks = [1, 2]",
 }
 _RANKS = Option("ranks", "int", 1)
 _RESERVED_NAMES = ("published", "baselines")  # folders of results/ that are no suite
 
 
-def parse(text: str, name: str, where: str, options: Mapping[str, Option]) -> Suite:
+def parse(
+    text: str,
+    name: str,
+    where: str,
+    options: Mapping[str, Option],
+    infer: Mapping[str, Option] | None = None,
+) -> Suite:
     """The suite that the text describes.
 
     Args:
         text: TOML, see docs/running.md.
         name: the suite's name, which is its folder under results/.
         where: the file, for messages.
-        options: the trainer's options by name.
+        options: the options of `ncf train` by name.
+        infer: those of `ncf infer`, where the trainer has it.
 
     Raises:
         UserError: what is wrong, with the file, the line where known, and the nearest known name.
@@ -78,7 +87,14 @@ def parse(text: str, name: str, where: str, options: Mapping[str, Option]) -> Su
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{where}: not TOML: {error}") from None
-    return _Reader(text, where, options).suite(name, tables)
+    reader = _Reader(text, where, options)
+    if "infer" in tables:
+        if "train" in tables:
+            raise reader.error("", "infer", "write [train] or [infer], not both")
+        if not infer:
+            raise reader.error("", "infer", "this trainer has no command infer")
+        reader.command, reader.options = INFER, infer
+    return reader.suite(name, tables)
 
 
 class _Reader(Reader):
@@ -86,7 +102,7 @@ class _Reader(Reader):
 
     def __init__(self, text: str, where: str, options: Mapping[str, Option]) -> None:
         super().__init__(text, where)
-        self.options = options
+        self.options, self.command = options, TRAIN
 
     def suite(self, name: str, tables: Mapping[str, Any]) -> Suite:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) or name in _RESERVED_NAMES:
@@ -102,7 +118,8 @@ class _Reader(Reader):
         repeat, limits, report = (tables.get(key, {}) for key in ("repeat", "limits", "report"))
         run, telemetry, gate = (tables.get(key, {}) for key in ("run", "telemetry", "gate"))
         train = {
-            key: self._option("train", key, value) for key, value in tables.get("train", {}).items()
+            key: self._option(self.command, key, value)
+            for key, value in tables.get(self.command, {}).items()
         }
         axes = self._axes(tables.get("axes", {}), train)
         seeds, by_precision = self._all_seeds(repeat.get("seeds", 1), axes, train)
@@ -129,6 +146,7 @@ class _Reader(Reader):
             hosts=hosts.parse(self.text_of(run, "hosts"), f"{self.place('run', 'hosts')}: hosts")
             if "hosts" in run
             else None,
+            command=self.command,
             measures=self.one_of("run", "measures", run.get("measures", "speed"), MEASURES),
             device=self.one_of("requires", "device", tables["requires"]["device"], DEVICES)
             if tables.get("requires")
@@ -181,7 +199,8 @@ class _Reader(Reader):
                     "axes", key, f"{key} must be a list with at least one value, not {show(values)}"
                 )
             if key in train:
-                raise self.error("axes", key, f"{key} stands in [train] too; keep one of the two")
+                where = f"[{self.command}]"
+                raise self.error("axes", key, f"{key} stands in {where} too; keep one of the two")
             checked = tuple(self._option("axes", key, value) for value in values)
             for value in checked:
                 if checked.count(value) > 1:
@@ -246,8 +265,10 @@ class _Reader(Reader):
 
     def _option(self, table: str, key: str, value: Any) -> Value:
         known: dict[str, Option] = {k: v for k, v in self.options.items() if k not in _BY_THE_SWEEP}
-        if table == "axes":
+        if table == "axes" and self.command == TRAIN:
             known["ranks"] = _RANKS
+        elif table == "axes" and key == "ranks":
+            raise self.error(table, key, "ranks is no axis of inference, which has 1 rank")
         if key in known:
             return known[key].check(value, self.place(table, key))
         if key in _BY_THE_SWEEP:

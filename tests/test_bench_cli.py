@@ -95,8 +95,8 @@ def test_rerun_is_planned_and_run(bench):
 def test_stale_runs_are_named_and_made_again_on_request(bench, monkeypatch):
     bench("mine.toml", "--no-report")
     installed = {"python": "2.7"}  # the stub's records say 3
-    monkeypatch.setattr("bench.commands.trainer_versions", lambda _: installed)
-    monkeypatch.setattr("bench.run_command.trainer_versions", lambda _: installed)
+    monkeypatch.setattr("bench.commands.trainer_versions", lambda *_: installed)
+    monkeypatch.setattr("bench.run_command.trainer_versions", lambda *_: installed)
     assert "1 made by other software or code (--rerun stale)" in bench("plan", "mine.toml")[1]
     assert "nothing to run" in bench("mine.toml", "--no-report")[1], "they stay good until asked"
     code, out, _ = bench("mine.toml", "--no-report", "--rerun", "stale")
@@ -114,7 +114,7 @@ def test_records_that_came_with_a_clone_bind_no_changed_suite(bench, folder):
 
 
 def test_without_tensorflow_nothing_is_tried_and_one_line_says_so(bench, folder, monkeypatch):
-    monkeypatch.setattr("bench.run_command.trainer_versions", lambda _: {"ncf": "0.1.0"})
+    monkeypatch.setattr("bench.run_command.trainer_versions", lambda *_: {"ncf": "0.1.0"})
     code, _, err = bench("run", "mine.toml", "--no-report")
     assert code == 2
     assert err.startswith("bench: error: training needs TensorFlow")

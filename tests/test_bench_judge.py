@@ -69,6 +69,7 @@ def test_fp32_requested_and_tf32_effective_is_invalid():
         ({"config": {"epochs": 9, "precision": "amp"}}, "asked for epochs 8, used 9"),
         ({"config": {"precision": "amp"}}, "the record does not say which epochs was used"),
         ({"epochs": ()}, "no epoch has timed samples"),
+        ({"epochs": (), "inference": ()}, "no call was timed"),
         ({"epochs": (Epoch(1, 3, 300, 1.0, 0, 0.0, 0.5),)}, "no epoch has timed samples"),
         ({"dataset": dataclasses.replace(ML_100K, hash="x")}, "trained on data x instead of"),
         ({"dataset": dataclasses.replace(ML_100K, candidates_hash="x")}, "candidates x instead"),

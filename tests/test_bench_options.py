@@ -151,3 +151,14 @@ def test_arguments_reach_the_trainer_as_they_were_meant():
         True,
         "amp",
     )
+
+
+def test_the_real_trainer_tells_options_and_code_of_inference_apart_from_training():
+    assert "batch_sizes" in trainer_options(command="infer")
+    assert "batch_sizes" not in trainer_options()
+    assert trainer_versions(command="infer")["code"] != trainer_versions()["code"]
+
+
+def test_a_trainer_without_inference_has_no_options_for_it():
+    assert parse_options('{"options": []}', "infer") == {}
+    assert parse_versions('{"options": [], "versions": {"a": "1"}}', "infer") == {}

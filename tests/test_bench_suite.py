@@ -79,6 +79,28 @@ def test_a_whole_file_becomes_a_suite():
     assert (suite.published_systems, suite.margin_hr) == (("DGX-1",), 0.006)
 
 
+def test_a_table_infer_instead_of_train_makes_a_suite_of_inference():
+    text = (
+        '[data]\nsynthetic = "1m"\n[infer]\nwork = "ranking"\n[axes]\nprecision = ["fp32", "amp"]\n'
+    )
+    infer = trainer_options(command="infer")
+    suite = parse(text, "i", "i.toml", OPTIONS, infer)
+    assert (suite.command, suite.train) == ("infer", {"work": "ranking"})
+    assert read(GOOD).command == "train"
+    for wrong, said in (
+        (
+            text.replace("work", "epochs").replace('"ranking"', "3"),
+            "unknown option 'epochs' in .infer.",
+        ),
+        (text + "ranks = [1, 2]\n", "i.toml:7: ranks is no axis of inference"),
+        (text + "[train]\nepochs = 3\n", r"i\.toml:3: write \[train\] or \[infer\], not both"),
+    ):
+        with pytest.raises(UserError, match=said):
+            parse(wrong, "i", "i.toml", OPTIONS, infer)
+    with pytest.raises(UserError, match="this trainer has no command infer"):
+        read(text)
+
+
 def test_what_is_left_out_has_a_default():
     suite = read('[data]\nsource = "ml-100k"\n')
     assert (suite.title, suite.seeds, suite.axes, suite.margin_hr) == ("example", (1,), {}, None)
@@ -93,14 +115,16 @@ def test_seeds_may_be_a_list():
 @pytest.mark.parametrize("name", suites.shipped())
 def test_the_shipped_suites_fit_the_trainers_options(name):
     stem, where, text = suites.read(name)
-    suite = parse(text, stem, where, known_options())
+    suite = parse(text, stem, where, known_options(), trainer_options(command="infer"))
     assert suite.title
     assert len({cell.key for cell in cells(suite)}) == len(cells(suite))
 
 
 def test_the_shipped_suites_are_the_promised_grids():
     def grid(name):
-        suite = parse(suites.read(name)[2], name, name, known_options())
+        suite = parse(
+            suites.read(name)[2], name, name, known_options(), trainer_options(command="infer")
+        )
         return suite.data.name, suite.axes["ranks"], suite.axes["precision"], len(suite.seeds)
 
     assert grid("smoke") == ("synthetic 100k", (1, 2), ("fp32", "amp"), 3)
@@ -111,7 +135,12 @@ def test_the_shipped_suites_are_the_promised_grids():
 
 
 def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
-    found = {name: parse(suites.read(name)[2], name, name, known_options()) for name in NAMES}
+    found = {
+        name: parse(
+            suites.read(name)[2], name, name, known_options(), trainer_options(command="infer")
+        )
+        for name in NAMES
+    }
     accurate = {name for name in NAMES if found[name].measures == "accuracy"}
     assert accurate == {"seeds", "batching", "batching-1m", "parallel"}
     devices = {name: found[name].device for name in NAMES if found[name].device}
@@ -119,7 +148,12 @@ def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
 
 
 def test_the_suites_about_one_choice_compare_its_levels_with_the_published_way():
-    found = {name: parse(suites.read(name)[2], name, name, known_options()) for name in NAMES}
+    found = {
+        name: parse(
+            suites.read(name)[2], name, name, known_options(), trainer_options(command="infer")
+        )
+        for name in NAMES
+    }
 
     speed = found["formulations"]
     assert [dict(one.reference) for one in speed.compare] == [{"formulation": "reference"}]
