@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from simulate_gate import MARGIN, Noise
+from test_bench_equivalence import arm
+
+from bench import gated
+from bench.calibration import measure
+from bench.rule import REGRESSED, Question, decide, runs_to_find
+
+SPEED = gated.metric("throughput")
+
+
+def test_within_and_between_rounds_are_told_apart():
+    rounds = [arm(10, centre, 0.02, seed) for seed, centre in enumerate((0.0, 0.05, -0.05), 1)]
+
+    noise = measure(rounds, SPEED)
+
+    assert noise.sd == pytest.approx(0.02)
+    # variance of the three means, less what their runs explain: 0.0025 - 0.0004 / 10
+    assert noise.between == pytest.approx(0.0025 - 0.00004)
+    assert (noise.rounds, noise.runs) == (3, 30)
+
+
+def test_rounds_that_agree_have_nothing_between_them():
+    assert measure([arm(10, 0.0, 0.02, seed) for seed in (1, 2, 3, 4)], SPEED).between == 0.0
+
+
+def test_a_slow_run_is_no_noise_but_a_bad_accuracy_is():
+    rounds = [arm(10, 0.0, 0.01, 1), arm(10, 0.0, 0.01, 2), [*arm(9, 0.0, 0.01, 3), -0.4]]
+
+    assert measure(rounds, SPEED).runs == 29
+    assert measure(rounds, SPEED).sd == pytest.approx(0.01, rel=0.05)
+    assert measure(rounds, gated.metric("best_hr")).runs == 30
+
+
+def test_two_rounds_or_single_runs_measure_nothing():
+    assert measure([[1.0, 2.0], [1.0, 2.0]], SPEED) is None
+    assert measure([[1.0], [1.0], [1.0], [1.0]], SPEED) is None
+
+
+def test_without_drift_more_runs_help_and_with_drift_they_do_not():
+    quiet = measure([arm(10, 0.0, 0.02, seed) for seed in (1, 2, 3, 4)], SPEED)
+    centres = (0.0, 0.04, -0.04, 0.02)
+    drifting = measure([arm(10, c, 0.02, s) for s, c in enumerate(centres, 1)], SPEED)
+
+    assert quiet.margin(40) == pytest.approx(quiet.margin(10) / 2, rel=0.01)
+    assert drifting.margin(40) > 0.9 * drifting.margin(10)
+    loss = -math.log1p(-0.05)
+    assert quiet.runs_to_find(loss, MARGIN) == runs_to_find(0.02, loss, MARGIN)
+    assert drifting.runs_to_find(loss, MARGIN) is None
+
+
+STRONG = Noise("strong drift", drift=0.5, memory=0.7, outliers=0.02)
+GATES = 1500
+
+
+def alarms(rounds, sd=0.03, n=10):
+    """Share of gates of equal sides that say REGRESSED; rounds = 0 is not calibrated."""
+    rng = np.random.default_rng([rounds, 5])
+    sides = [noise.tolist() for noise in (STRONG.draw(rng, GATES, n, sd) for _ in range(2))]
+    session = STRONG.draw(rng, GATES, n * max(1, rounds), sd).reshape(GATES, -1, n).tolist()
+    found = 0
+    for reference, tested, made in zip(*sides, session, strict=True):
+        noise = measure(made, SPEED)
+        question = Question(
+            reference,
+            tested,
+            "higher",
+            MARGIN,
+            alarm=noise.margin(n) if noise else 0.0,
+            between=noise.between if noise else 0.0,
+        )
+        found += decide([question])[0].verdict == REGRESSED
+    return found / GATES
+
+
+def test_strong_drift_makes_false_alarms_that_calibration_ends():
+    error = (0.01 * 0.99 / GATES) ** 0.5
+
+    assert alarms(0) > 0.01 + 3 * error
+    assert alarms(6) <= 0.01 + 3 * error
