@@ -274,6 +274,7 @@ class Session:
             "epoch": entry.epoch,
             "hr_at_k": entry.hr_at_k,
             **self._belongs().to_dict(),
+            "data_folder": str(self.data.folder.resolve()),
             "world_size": self.ranks.size,
             "seed": self.seed,
             "config": self.config_echo(),
