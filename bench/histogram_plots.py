@@ -69,7 +69,7 @@ def levels(
     columns = []
     for group in found:
         pools = {contrasts.level(block, contrast, arm): arm.pool for arm in group.arms}
-        place = _place_text(block, group)
+        place = "".join(f", {word}" for word in place_text(block, group))
         columns.append(
             tuple(
                 Panel(f"{name}{place}", pools.get(name), level_look(index))
@@ -79,8 +79,8 @@ def levels(
     return _draw(block, columns, title, where, margin, names[0])
 
 
-def _place_text(block: Block, group: contrasts.Group) -> str:
-    """`, 1 rank, FP32`: what the arms of a group have in common."""
+def place_text(block: Block, group: contrasts.Group) -> list[str]:
+    """What the arms of a group have in common: `1 rank`, `AMP (bfloat16)`, `batch_size 1024`."""
     words = []
     for name, value in group.where:
         if name == "ranks":
@@ -88,8 +88,8 @@ def _place_text(block: Block, group: contrasts.Group) -> str:
         elif name == "precision":
             words.append(precision_label(block, value))
         else:
-            words.append(f"{name} {plain(value)}")
-    return "".join(f", {word}" for word in words)
+            words.append(value if isinstance(value, str) else f"{name} {plain(value)}")
+    return words
 
 
 def _draw(

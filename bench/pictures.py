@@ -26,6 +26,7 @@ CAPTIONS = {
     "best-hr-histogram": "Best HR@{k} of every run with the mean of each precision",
     "equivalence": "Best HR@{k} of every run with the mean of each arm",
     "throughput": "Training throughput by ranks and precision",
+    "comparison": "Training throughput of what the suite compares, with the ratios",
     "strong-scaling": "Strong scaling: throughput over that of 1 rank",
     "inference-throughput": "Inference throughput by batch size",
     "inference-latency": "Latency of an inference call by batch size",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from bench.drawing import Look
     from bench.grid import Block, Pool, Row
     from bench.scaling_plots import Line
     from bench.store import Attempt
@@ -99,7 +100,7 @@ def throughput(block: Block, title: str, where: str) -> Figure:
     for index, row in enumerate(block.rows):
         for position, precision in enumerate(block.precisions):
             x = index + (position - (count - 1) / 2) * 0.8 / count
-            _bar(ax, x, 0.74 / count, row.pools[precision], precision)
+            bar(ax, x, 0.74 / count, row.pools[precision], look(precision))
         _label_speedup(ax, index, row, top)
     ax.set_xticks(
         range(len(block.rows)), [f"{ranks_text(r)}\n{sizes_text(block, r)}" for r in block.rows]
@@ -107,13 +108,14 @@ def throughput(block: Block, title: str, where: str) -> Figure:
     ax.tick_params(axis="x", length=0)
     ax.set_xlim(-0.6, len(block.rows) - 0.4)
     ax.set_ylim(0, top * (1.06 + 0.06 * max(1, count - 1)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _axis_number(value, top)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_number(value, top)))
     ax.set_ylabel("samples/s")
     return figure
 
 
-def _bar(ax: Axes, x: float, width: float, pool: Pool, precision: str) -> None:
-    style, data = look(precision), pool.summary(THROUGHPUT)
+def bar(ax: Axes, x: float, width: float, pool: Pool, style: Look) -> None:
+    """Samples/s of one cell: median, its interval, and a dot a run."""
+    data = pool.summary(THROUGHPUT)
     if isinstance(data, Missing):
         ax.annotate(
             "n/a", (x, 0), xytext=(0, 3), textcoords="offset points", ha="center", color=GREY
@@ -144,7 +146,7 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
     for mixed, full in SPEEDUPS:
         found = speedup(row, mixed, full)
         if not isinstance(found, Missing):
-            lines.append(f"{mixed.upper()}/{full.upper()} {_times(found)}")
+            lines.append(f"{mixed.upper()}/{full.upper()} {times(found)}")
     highest = max((v for pool in row.pools.values() for v in pool.values(THROUGHPUT)), default=0.0)
     ax.annotate(
         "\n".join(lines),
@@ -158,13 +160,14 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
     )
 
 
-def _times(found: Ratio) -> str:
+def times(found: Ratio) -> str:
     """`1.25x [1.20 to 1.31]`; with few runs the extremes, with one run the number alone."""
     text = units.ratio_summary(found).removesuffix(" (spread n/a)")
     value, space, spread = text.partition(" ")
     return f"{value}x{space}{spread}"
 
 
-def _axis_number(value: float, top: float) -> str:
+def axis_number(value: float, top: float) -> str:
+    """A tick of an axis that ends at `top`, with the suffix that fits the end."""
     scale, unit = (1e6, " M") if top >= 1e6 else (1e3, " k") if top >= 1e3 else (1.0, "")
     return f"{value / scale:g}{unit}" if value else "0"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench import contrast as contrasts
 from bench import (
+    comparison_plots,
     histogram_plots,
     inference,
     inference_page,
@@ -17,9 +17,10 @@ from bench import (
     roofline,
     roofline_plots,
 )
+from bench import contrast as contrasts
 from bench.drawing import Picture, render
 from bench.inference_measures import PAIRS
-from bench.measures import BEST_HR
+from bench.measures import BEST_HR, THROUGHPUT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,6 +49,12 @@ def draw(
         if any(arm.pool.values(BEST_HR) for group in groups for arm in group.arms):
             pictures[f"equivalence-{'+'.join(contrast.axes)}"] = render(
                 partial(histogram_plots.levels, block, contrast, title, where, margin)
+            )
+    for contrast in suite.compare:
+        groups = contrasts.groups(block, contrast)
+        if any(arm.pool.values(THROUGHPUT) for group in groups for arm in group.arms):
+            pictures[f"comparison-{'+'.join(contrast.axes)}"] = render(
+                partial(comparison_plots.throughput, block, contrast, title, where)
             )
     if roofline.known(block):
         pictures["roofline"] = render(lambda: roofline_plots.roofline(block, title, where))

@@ -7,8 +7,9 @@ from dataclasses import replace
 import golden
 import pytest
 from sample_records import grid, make_attempt, make_suite
+from test_bench_plots import WHERE, assert_readable, figure_of, texts
 
-from bench import comparison
+from bench import comparison, comparison_plots
 from bench.document import page
 from bench.formats import markdown_page
 from bench.group import group
@@ -123,3 +124,41 @@ def test_a_suite_that_asks_for_nothing_has_no_such_section():
     nodes = page(suite, group(cells(suite), suite.seeds, grid(suite)), (), (), {}, DEFAULT)
 
     assert not [n for n in nodes if isinstance(n, Tabled) and n.name == "comparison"]
+
+
+def with_more_places():
+    suite = replace(SUITE, axes={"ranks": (1, 2), **SUITE.axes}, seeds=(1, 2, 3))
+    kept = attempts_of(suite)[:-3]
+    failed = make_attempt(cells(suite)[-1], 1, status="oom")
+    return group(cells(suite), suite.seeds, [*kept, failed]).blocks[0]
+
+
+def three_levels():
+    levels = ("reference", "fast", "other")
+    suite = replace(SUITE, axes={**SUITE.axes, "formulation": levels}, seeds=(1,))
+    return group(cells(suite), suite.seeds, attempts_of(suite)).blocks[0]
+
+
+def as_shipped():
+    return group(cells(SUITE), SUITE.seeds, attempts_of(SUITE)).blocks[0]
+
+
+def picture(block):
+    title = "Formulations (synthetic-20m-2m)"
+    return figure_of(lambda: comparison_plots.throughput(block, FORMULATION, title, WHERE))
+
+
+@pytest.mark.parametrize("block", [as_shipped, with_more_places, three_levels])
+def test_no_label_of_the_picture_is_cut_off_or_lies_on_another(block, monkeypatch):
+    assert_readable(picture(block()), monkeypatch)
+
+
+def test_the_picture_has_a_bar_an_arm_and_the_ratio_above():
+    figure = picture(as_shipped())
+
+    (ax,) = figure.axes
+    assert len(ax.patches) == 4
+    everything = " ".join(texts(figure))
+    assert "3.05x [2.91 to 3.17]" in everything
+    assert "n = 6" in everything
+    assert texts(picture(with_more_places())).count("n/a") == 1

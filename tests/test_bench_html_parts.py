@@ -144,6 +144,7 @@ def test_every_picture_is_in_the_page_and_every_link_leads_somewhere(page):
         "inference-latency",
         "roofline",
         "equivalence-formulation",
+        "comparison-formulation",
         "strong-scaling-formulation=fast",
     }
     assert outline.stack == []

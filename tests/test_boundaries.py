@@ -33,6 +33,7 @@ PURE = [
     "bench/accuracy_plots",
     "bench/communication",
     "bench/comparison",
+    "bench/comparison_plots",
     "bench/contrast",
     "bench/document",
     "bench/drawing",

@@ -1,0 +1,104 @@
+"""The picture of a comparison: throughput of every arm, the reference first, and the ratios.
+
+Pure apart from matplotlib.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter
+
+from bench import contrast as contrasts
+from bench.comparison import ratio
+from bench.drawing import INK, Frame, framed, level_look
+from bench.histogram_plots import place_text
+from bench.labels import counted
+from bench.measures import THROUGHPUT
+from bench.plots import axis_number, bar, times
+from bench.stats import Missing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from bench.contrast import Group
+    from bench.grid import Block
+    from bench.suite_report import Contrast
+
+
+def throughput(block: Block, contrast: Contrast, title: str, where: str) -> Figure:
+    """Samples/s: a bar per arm, a dot per run, tested / reference above."""
+    found = contrasts.groups(block, contrast)
+    names = list(
+        dict.fromkeys(contrasts.level(block, contrast, arm) for one in found for arm in one.arms)
+    )
+    looks = {name: level_look(index) for index, name in enumerate(names)}
+    legend = [
+        Patch(facecolor=style.color, edgecolor="white", hatch=style.hatch, label=name)
+        for name, style in looks.items()
+    ]
+    legend.append(
+        Line2D([], [], ls="", marker="o", ms=4, mfc="white", mec=INK, label="one run")  # type: ignore[arg-type]
+    )
+    note = (
+        "Bar: median over runs; whisker: its 95 % interval (from 6 runs on). Above: throughput "
+        f"over that of {names[0]}. All ranks together, warm-up and evaluation excluded."
+    )
+    frame = Frame(f"{title}: training throughput", (where, note))
+    width = max(6.4, 1.1 + 0.62 * (len(names) + 0.9) * len(found))
+    figure, axes = framed(1, 1, (width, 3.6), frame, legend)
+    ax = axes[0][0]
+    pools = [arm.pool for one in found for arm in one.arms]
+    top = max((value for pool in pools for value in pool.values(THROUGHPUT)), default=1.0)
+    labels = []
+    for index, group in enumerate(found):
+        for arm in group.arms:
+            name = contrasts.level(block, contrast, arm)
+            x = index + (names.index(name) - (len(names) - 1) / 2) * 0.8 / len(names)
+            bar(ax, x, 0.74 / len(names), arm.pool, looks[name])
+        _label_ratios(ax, index, block, contrast, group, top)
+        labels.append(_label(block, group))
+    ax.set_xticks(range(len(found)), labels)
+    ax.tick_params(axis="x", length=0)
+    ax.set_xlim(-0.6, len(found) - 0.4)
+    ax.set_ylim(0, top * (1.06 + 0.06 * max(1, len(names) - 1)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_number(value, top)))
+    ax.set_ylabel("samples/s")
+    return figure
+
+
+def _label(block: Block, group: Group) -> str:
+    """What the arms have in common, and their sample sizes."""
+    sizes = [counted(len(arm.pool.values(THROUGHPUT)), arm.pool.tally) for arm in group.arms]
+    text = sizes[0] if len(set(sizes)) == 1 else "; ".join(sizes)
+    place = ", ".join(place_text(block, group))
+    return "\n".join([*textwrap.wrap(place, 26), *textwrap.wrap(text.replace("n=", "n = "), 26)])
+
+
+def _label_ratios(
+    ax: Axes, index: int, block: Block, contrast: Contrast, group: Group, top: float
+) -> None:
+    lines = []
+    for arm in group.tested:
+        found = ratio(arm, group.reference, THROUGHPUT, contrast)
+        if not isinstance(found, Missing):
+            several = len(group.tested) > 1
+            name = f"{contrasts.level(block, contrast, arm)} " if several else ""
+            lines.append(f"{name}{times(found)}")
+    highest = max(
+        (value for arm in group.arms for value in arm.pool.values(THROUGHPUT)), default=0.0
+    )
+    ax.annotate(
+        "\n".join(lines),
+        (index, highest + 0.01 * top),
+        xytext=(0, 4),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=8.5,
+        bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
+    )
