@@ -17,7 +17,7 @@ from ncf.errors import UserError
 from ncf.options import Parser
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 EPILOG = """examples:
   ncf synthesize --preset 100k --output data/synthetic-100k
@@ -64,6 +64,7 @@ def _run(words: list[str]) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_data_commands(commands)
     commands.add_parser("train", help="train on a prepared folder", add_help=False)
+    _add_use_commands(commands)
     commands.add_parser("infer", help="time a model: throughput and latency", add_help=False)
     options = commands.add_parser("options", help="list the options of train and infer")
     options.add_argument("--json", action="store_true", help="as JSON, for programs")
@@ -86,6 +87,27 @@ def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     add = commands.add_parser("synthesize", help="generate a data folder of a known shape")
     prepare.add_synthesize_arguments(add)
     add.set_defaults(run=prepare.synthesize_command)
+
+
+def _add_use_commands(commands: argparse._SubParsersAction[Parser]) -> None:
+    from ncf import export, recommend
+
+    add = commands.add_parser("recommend", help="the best items of a user")
+    recommend.add_arguments(add)
+    add.set_defaults(run=_computing(recommend.recommend_command))
+    add = commands.add_parser("export", help="a SavedModel to be served without this program")
+    export.add_arguments(add)
+    add.set_defaults(run=_computing(export.export_command))
+
+
+def _computing(command: Callable[[argparse.Namespace], int]) -> Callable[..., int]:
+    """A command that needs TensorFlow."""
+
+    def run(parsed: argparse.Namespace) -> int:
+        _need_tensorflow()
+        return command(parsed)
+
+    return run
 
 
 def _train(words: list[str]) -> int:

@@ -72,6 +72,20 @@ def fold(parameters: Parameters, compute_dtype: Any) -> Folded:
     )
 
 
+def variables(tables: Folded) -> list[Any]:
+    """Every table and layer, in one fixed order."""
+    return [*tables[:4], *tables.kernels, *tables.biases, tables.output, tables.output_bias]
+
+
+def kept(tables: Folded) -> Folded:
+    """The same as variables, which can be saved, and assigned when the weights have changed."""
+    own = [tf.Variable(value, trainable=False) for value in variables(tables)]
+    user, item, gmf_user, gmf_item, *layers, output, output_bias = own
+    kernels, biases = layers[: len(layers) // 2], layers[len(layers) // 2 :]
+    upper_layers = tuple(kernels), tuple(biases)
+    return Folded(user, item, gmf_user, gmf_item, *upper_layers, output, output_bias, tables.hidden)
+
+
 def first_layer(tables: Folded, user_rows: Any, item_rows: Any) -> Any:
     """The first hidden layer from projected rows that broadcast to [n, W]."""
     total = user_rows + item_rows

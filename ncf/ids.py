@@ -5,11 +5,15 @@ Ids are text, so `01` and `1` differ and 4000000000 costs no more than its ten d
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+_NEAR_LENGTH = 2  # bytes that an id may be longer or shorter than the one that was meant
+_NEAR_MOST = 20_000  # ids looked at: a message need not wait for millions
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,22 @@ class Ids:
         own = self.text[self.offsets[index] : self.offsets[index + 1]]
         return own.tobytes().decode("utf-8", "backslashreplace")
 
+    def find(self, text: str) -> int | None:
+        """The number of an id, compared byte by byte; None if there is no such id."""
+        wanted = text.encode("utf-8", "surrogateescape")
+        rows = np.flatnonzero(np.diff(self.offsets) == len(wanted))
+        for place, byte in enumerate(wanted):
+            rows = rows[self.text[self.offsets[rows] + place] == byte]
+        return int(rows[0]) if len(rows) else None
+
+    def near(self, text: str, n: int = 3) -> list[str]:
+        """Ids that may have been meant: those written alike, else those that look alike."""
+        plain = _plain(text)
+        close = np.flatnonzero(np.abs(np.diff(self.offsets) - len(text.encode())) <= _NEAR_LENGTH)
+        known = [self.text_of(int(row)) for row in close[:_NEAR_MOST]]
+        alike = [name for name in known if _plain(name) == plain]
+        return alike[:n] or difflib.get_close_matches(text, known, n=n, cutoff=0.6)
+
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Ids:
         """The ids at these places, in this order."""
         starts = self.offsets[rows]
@@ -47,3 +67,7 @@ class Ids:
         offsets = np.zeros(n + 1, np.int64)
         np.cumsum(used.sum(axis=1), out=offsets[1:])
         return cls(digits[used], offsets)
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold().lstrip("0")

@@ -94,9 +94,7 @@ class Catalogue:
 
     def _fast(self, tables: folded.Folded, *, compiled: bool) -> Any:
         """The MLP's share; that of GMF is one matmul for all users."""
-        short = self._blocks * self._size - self.items
-        width = tables.item.shape[1]
-        items = tf.reshape(tf.pad(tables.item, [[0, short], [0, 0]]), [-1, self._size, width])
+        last = self.items - self._size
 
         def between(row: Any, block: Any) -> Any:
             return folded.first_layer(tables, row, block)
@@ -104,7 +102,11 @@ class Catalogue:
         first = tf.function(between, jit_compile=True, autograph=False) if compiled else between
 
         def one_block(user: Any, number: Any) -> Any:
-            return folded.upper(tables, first(tf.gather(tables.user, user), items[number]))
+            start = tf.minimum(number * self._size, last)
+            block = tf.slice(tables.item, [start, 0], [self._size, -1])
+            hidden = first(tf.gather(tables.user, user), block)
+            # the last block begins earlier than it should, so that all are of one size
+            return tf.roll(folded.upper(tables, hidden), start - number * self._size, axis=0)
 
         return one_block
 
