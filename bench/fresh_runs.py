@@ -32,9 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds a run may take [the suite's]",
     )
-    parser.set_defaults(
-        rerun="all", max_failures=None, retry_failed=False, accept_plan_change=False
+    parser.add_argument(
+        "--accept_plan_change",
+        action="store_true",
+        help="go on although the suite no longer has cells that records are stored of",
     )
+    parser.set_defaults(rerun="all", max_failures=None, retry_failed=False)
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ def _fresh(
             runs = [
                 (cell, seed)
                 for cell, seed in plan.runs
-                if seed in suite.seeds_of(cell)[:size]
+                if seed in [one for one in suite.seeds_of(cell) if one in plan.seeds][:size]
                 and (keys is None or cell.key in keys)
                 and (cell.key, seed) not in tried
             ]

@@ -32,7 +32,8 @@ def main(words: list[str]) -> int:
         send(process.pid, signal.SIGCONT)
     code = process.returncode
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL has no other meaning
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     return code
 

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
-from simulate_gate import MARGIN, Noise
+from simulate_gate import MARGIN, STRONG, simulate_calibrated
 from test_bench_equivalence import arm
 
 from bench import gated
 from bench.calibration import measure
-from bench.rule import REGRESSED, Question, decide, runs_to_find
+from bench.rule import REGRESSED, runs_to_find
 
 SPEED = gated.metric("throughput")
 
@@ -54,28 +53,12 @@ def test_without_drift_more_runs_help_and_with_drift_they_do_not():
     assert drifting.runs_to_find(loss, MARGIN) is None
 
 
-STRONG = Noise("strong drift", drift=0.5, memory=0.7, outliers=0.02)
 GATES = 1500
 
 
-def alarms(rounds, sd=0.03, n=10):
+def alarms(rounds):
     """Share of gates of equal sides that say REGRESSED; rounds = 0 is not calibrated."""
-    rng = np.random.default_rng([rounds, 5])
-    sides = [noise.tolist() for noise in (STRONG.draw(rng, GATES, n, sd) for _ in range(2))]
-    session = STRONG.draw(rng, GATES, n * max(1, rounds), sd).reshape(GATES, -1, n).tolist()
-    found = 0
-    for reference, tested, made in zip(*sides, session, strict=True):
-        noise = measure(made, SPEED)
-        question = Question(
-            reference,
-            tested,
-            "higher",
-            MARGIN,
-            alarm=noise.margin(n) if noise else 0.0,
-            between=noise.between if noise else 0.0,
-        )
-        found += decide([question])[0].verdict == REGRESSED
-    return found / GATES
+    return simulate_calibrated(STRONG, 0.03, 10, 0.0, rounds, GATES)[REGRESSED] / GATES
 
 
 def test_strong_drift_makes_false_alarms_that_calibration_ends():

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench import host
+from bench import host, sweep
 from bench.__main__ import main
 from bench.store import load
 
@@ -134,7 +134,7 @@ def test_stored_runs_are_judged_without_new_ones_but_never_the_baselines_own(ben
 
 
 def test_few_runs_are_exit_code_3_or_what_the_policy_says(bench, promoted):
-    few = ("gate", "mine.toml", "--seeds", "1,2,3", "--metrics", "throughput")
+    few = ("gate", "mine.toml", "--seeds", "5,6,7", "--metrics", "throughput")
 
     code, out, _ = bench(*few)
     assert code == 3
@@ -277,3 +277,12 @@ def test_a_part_of_the_grid_is_gated_without_missing_the_rest(bench, tmp_path):
 
     assert code == 0
     assert "ranks 2" not in out
+
+
+def test_an_interrupted_gate_has_no_verdict(bench, promoted, monkeypatch):
+    monkeypatch.setattr(sweep, "run_sweep", lambda *_: sweep.Result(interrupted=True))
+
+    code, out, err = bench("gate", "mine.toml")
+
+    assert (code, out) == (130, "")
+    assert err.splitlines()[-1] == "bench: interrupted"

@@ -1,18 +1,15 @@
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from simulate_gate import LOSS, MARGIN, NOISES
+from simulate_gate import LOOKS, LOSS, NOISES, simulate_sequential
 
 from bench.errors import UserError
-from bench.rule import EQUIVALENT, INCONCLUSIVE, LEVEL, REGRESSED, SAME_LEVEL, Question, decide
+from bench.rule import EQUIVALENT, REGRESSED
 from bench.sequential import information, looks, spend
-
-SIZES = (6, 10, 16)
 
 
 def test_the_looks_spend_the_level_and_no_more():
-    spent = spend(0.01, SIZES, baseline=16)
+    spent = spend(0.01, LOOKS, baseline=16)
 
     assert sum(spent) == pytest.approx(0.01)
     assert all(part > 0 for part in spent)
@@ -27,31 +24,12 @@ def test_one_look_spends_everything():
 
 
 def test_looks_end_with_the_seeds_and_begin_where_a_verdict_is_possible():
-    assert looks((6, 10), 16, "x") == SIZES
+    assert looks((6, 10), 16, "x") == LOOKS
     assert looks((6, 16), 16, "x") == (6, 16)
     assert looks((), 16, "x") == (16,)
     for given in ((3, 10), (10, 6), (6, 20)):
         with pytest.raises(UserError, match="looks must grow from at least 6"):
             looks(given, 16, "suite: [gate] looks")
-
-
-def play(noise, sd, loss, gates, seed=3):
-    """Gates of one cell: the verdicts, and the runs each took."""
-    rng = np.random.default_rng([seed, round(sd * 1e6), round(loss * 1e6)])
-    most = SIZES[-1]
-    references = noise.draw(rng, gates, most, sd).tolist()
-    tests = (noise.draw(rng, gates, most, sd) + np.log1p(-loss)).tolist()
-    levels, same = (spend(level, SIZES, most) for level in (LEVEL, SAME_LEVEL))
-    verdicts, runs = [], []
-    for reference, tested in zip(references, tests, strict=True):
-        for size, level, inside in zip(SIZES, levels, same, strict=True):
-            question = Question(reference, tested[:size], "higher", MARGIN)
-            (answer,) = decide([question], level, inside)
-            if answer.verdict != INCONCLUSIVE:
-                break
-        verdicts.append(answer.verdict)
-        runs.append(size)
-    return verdicts, np.mean(runs)
 
 
 GATES = 2000
@@ -60,19 +38,19 @@ GATES = 2000
 @pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.name)
 @pytest.mark.parametrize("sd", [0.01, 0.02, 0.03, 0.08])
 def test_looking_early_cries_wolf_no_more_often(noise, sd):
-    verdicts, _ = play(noise, sd, 0.0, GATES)
+    verdicts, _ = simulate_sequential(noise, sd, 0.0, GATES)
 
-    assert verdicts.count(REGRESSED) <= GATES * 0.01 + 3 * (GATES * 0.01) ** 0.5
+    assert verdicts[REGRESSED] <= GATES * 0.01 + 3 * (GATES * 0.01) ** 0.5
 
 
 def test_a_loss_of_five_percent_is_still_found_and_with_fewer_runs():
     for sd, share, most in ((0.01, 0.99, 6.5), (0.02, 0.95, 10.5)):
-        verdicts, runs = play(NOISES[3], sd, LOSS, GATES)
-        assert verdicts.count(REGRESSED) >= share * GATES - 3 * (0.05 * GATES) ** 0.5
+        verdicts, runs = simulate_sequential(NOISES[3], sd, LOSS, GATES)
+        assert verdicts[REGRESSED] >= share * GATES - 3 * (0.05 * GATES) ** 0.5
         assert runs < most
 
 
 def test_a_loss_of_the_margin_is_not_called_equivalent_more_often():
-    verdicts, _ = play(NOISES[0], 0.02, 1 - 1 / 1.03, GATES)
+    verdicts, _ = simulate_sequential(NOISES[0], 0.02, 1 - 1 / 1.03, GATES)
 
-    assert verdicts.count(EQUIVALENT) <= GATES * 0.05 + 3 * (GATES * 0.05) ** 0.5
+    assert verdicts[EQUIVALENT] <= GATES * 0.05 + 3 * (GATES * 0.05) ** 0.5
