@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ncf.record import RunRecord
 
 INTERRUPTED = 130
+_OF_A_STOP = (None, 0, INTERRUPTED, 128 + 15)
 _TOLD = {3: "nan", 4: "invalid", INTERRUPTED: "interrupted"}
 """Statuses that `ncf train` itself tells, by its exit code; 0 and 2 (bad input) are no such."""
 
@@ -57,12 +58,8 @@ def judge(
         no_run: why there is no record.
         output: the end of the log.
     """
-    rank, exit_code = first_failure(output) if cell.ranks > 1 else (0, None)
-    exit_code = ended.exit_code if exit_code is None else exit_code
+    rank, exit_code, signal = _first(cell, ended, output)
     silent = silent_rank(output) if cell.ranks > 1 else None
-    signal = ended.signal
-    if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
-        signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
     last = last_words(rank_lines(output, rank))
 
     def failed(status: str, message: str) -> tuple[str, Failure]:
@@ -80,6 +77,8 @@ def judge(
         return failed("timeout", f"no end after {ended.timeout_s:g} s; last: {last}")
     if silent:  # frozen, or cut off: how it was got rid of says nothing
         return "crash", Failure(_line(silent[1]), silent[0])
+    if rank and exit_code not in _OF_A_STOP:
+        run = _own(run)
     reason = (run.reason if run else None) or last
     told = _TOLD.get(exit_code or 0) or (run.status if run else None)
     if told in _TOLD.values():
@@ -93,6 +92,21 @@ def judge(
         return failed("crash", reason)
     wrong = discrepancies(cell, seed, data, run)
     return failed("invalid", "; ".join(wrong)) if wrong else ("ok", None)
+
+
+def _first(cell: Cell, ended: Ended, output: str) -> tuple[int | None, int | None, str | None]:
+    """The rank that failed first, its exit code, and the signal that ended it."""
+    rank, exit_code = first_failure(output) if cell.ranks > 1 else (0, None)
+    exit_code = ended.exit_code if exit_code is None else exit_code
+    signal = ended.signal
+    if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
+        signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
+    return rank, exit_code, signal
+
+
+def _own(run: RunRecord | None) -> RunRecord | None:
+    """The record, if it says more than that the first rank outlived one that failed."""
+    return None if run and run.status in ("interrupted", "error") else run
 
 
 def _crash(signal: str | None, reason: str) -> str:

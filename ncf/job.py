@@ -91,11 +91,12 @@ def after(error: Exception) -> tuple[str, str]:
     reason = loss(error)
     if reason is None:
         raise error
+    gone = f"another rank has gone ({reason})"
     try:
         await_the_end(reason)
     except KeyboardInterrupt:
-        return "interrupted", "stopped by a signal"
-    return "error", f"another rank has gone ({reason})"
+        return "interrupted", f"stopped by a signal; {gone}"
+    return "error", gone
 
 
 def await_the_end(reason: str) -> None:

@@ -181,6 +181,8 @@ class Watch:
     def _pulse(self, now: float) -> Pulse:
         self._number += 1
         frame = sys._current_frames().get(self._main or 0)  # noqa: SLF001 - the documented way
+        while frame and frame.f_code.co_filename.startswith("<"):  # generated wrappers of an op
+            frame = frame.f_back
         path = frame.f_code.co_filename if frame else ""
         where = f"{frame.f_code.co_name} ({Path(path).name}:{frame.f_lineno})" if frame else ""
         waits = any(part in path for part in _WAITING_IN)

@@ -25,6 +25,8 @@ SAID = "planted fault"
 def strike(kind: str) -> None:
     """Do the damage."""
     print(f"{SAID}: {kind}", file=sys.stderr, flush=True)
+    if path := os.environ.get("FAULT_TIME"):
+        Path(path).write_text(str(time.time()))
     if kind == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "abort":

@@ -158,6 +158,15 @@ def test_a_frozen_rank_is_named_by_the_others_and_its_end_by_our_kill_means_noth
     assert failure.message == "rank 1 gives no sign of life; it was in run (evaluate.py:7)"
 
 
+@pytest.mark.parametrize(("code", "status"), [(137, "crash"), (1, "crash"), (130, "interrupted")])
+def test_the_record_of_a_rank_that_was_ended_because_of_another_decides_nothing(code, status):
+    run = run_of(TWO, status="interrupted", reason="stopped by a signal; another rank has gone")
+    output = f"Process 1 exit with status code {code}.\nProcess 0 exit with status code 130.\n"
+    found, failure = verdict(TWO, ended(code=1), run=run, output=output)
+    assert found == status
+    assert failure.rank == (1 if status == "crash" else None)
+
+
 def test_a_rank_that_stalled_says_so_itself():
     output = (
         '[1]<stderr>:  File "evaluate.py", line 7, in run\n'

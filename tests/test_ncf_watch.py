@@ -159,6 +159,47 @@ def test_an_answer_that_is_no_http_is_an_unreachable_store(monkeypatch: Any) -> 
         Board("127.0.0.1", 9).get("key")
 
 
+def test_a_rank_inside_tensorflow_waits_even_behind_a_generated_wrapper(tmp_path: Path) -> None:
+    # Horovod's operations are called through code that TensorFlow has made up ("<string>").
+    board = Notes()
+    mine = Watch(board, 1, 2)  # type: ignore[arg-type]
+    library = tmp_path / "horovod" / "mpi_ops.py"
+    library.parent.mkdir()
+    wrapper: dict[str, Any] = {}
+    exec(compile("def op(call): call()", "<string>", "exec"), wrapper)
+    space: dict[str, Any] = {"op": wrapper["op"]}
+    code = "def allreduce(call): op(eval(compile('lambda: call()', '<string>', 'eval'), locals()))"
+    exec(compile(code, str(library), "exec"), space)
+    mine._main = threading.get_ident()
+    mine.look()
+    assert not board.last.waits
+    frames = sys._current_frames
+
+    def seen_from_inside() -> None:
+        inside = frames()[threading.get_ident()].f_back.f_back  # the wrappers
+        sys._current_frames = lambda: {threading.get_ident(): inside}
+        try:
+            mine.look()
+        finally:
+            sys._current_frames = frames
+
+    space["allreduce"](seen_from_inside)
+    assert board.last.waits
+    assert "mpi_ops.py" in board.last.where
+
+
+class Notes:
+    """A board that keeps the last pulse."""
+
+    last: Pulse
+
+    def put(self, _: str, text: str) -> None:
+        self.last = Pulse.from_text(text)
+
+    def get(self, _: str) -> None:
+        return None
+
+
 @linux
 def test_work_resets_the_idle_time_and_polling_threads_do_not_count() -> None:
     activity = Activity(time.monotonic())

@@ -1,0 +1,259 @@
+"""Ranks that are killed, raise, stall or freeze, one at a time, in every phase, with real Horovod.
+
+Every job must end within a minute of the fault, as a typed failure that names the rank, with
+nothing left running and all that was stored before untouched. The faults are planted from outside
+(tests/faulty_trainer.py); the product knows nothing of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import faulty_trainer
+import numpy as np
+import pytest
+from toy import toy_folder
+
+from bench import guard
+from ncf import record
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+pytestmark = [
+    pytest.mark.tf,
+    pytest.mark.skipif(
+        importlib.util.find_spec("horovod") is None and "CI" not in os.environ,
+        reason="Horovod is not built: run scripts/build_horovod.py",
+    ),
+]
+SUITE = """
+[data]
+synthetic = "tiny"
+[train]
+epochs = 4
+batch_size = 8192
+factors = 8
+layers = [32, 16, 8]
+target = 1.0
+checkpoint_dir = "{folder}/checkpoints"
+[axes]
+ranks = [{ranks}]
+[repeat]
+seeds = 60
+[limits]
+timeout_s = 200
+"""
+BENCH = """
+import sys
+from bench.__main__ import main
+sys.exit(main(sys.argv[1:], trainer=(sys.executable, {trainer!r})))
+"""
+LIMIT_SECONDS = 60.0
+
+
+class Sweeps:
+    """A results folder in which one faulty run follows another."""
+
+    def __init__(self, folder: Path, ranks: int = 2) -> None:
+        self.folder, self.ranks = folder, ranks
+        folder.mkdir(parents=True, exist_ok=True)
+        self.suite = folder / "faults.toml"
+        self.suite.write_text(SUITE.format(folder=folder, ranks=ranks))
+
+    def records(self) -> dict[Path, bytes]:
+        found = (self.folder / "results" / "faults" / "records").rglob("*.json")
+        return {path: path.read_bytes() for path in found}
+
+    def run(self, seed: int, fault: str = "", **environment: str) -> tuple[dict[str, Any], float]:
+        """The attempt that is stored, and the seconds from the fault to the end of the sweep."""
+        before = self.records()
+        words = ["run", str(self.suite), "--seeds", str(seed), "--no_report"]
+        words += ["--results", f"{self.folder}/results", "--data_root", f"{self.folder}/data"]
+        struck = self.folder / "struck"
+        struck.unlink(missing_ok=True)
+        marks = {"FAULT": fault, "FAULT_TIME": str(struck), "FAULT_TEST": str(self.folder)}
+        done = subprocess.run(
+            [sys.executable, "-c", BENCH.format(trainer=str(HERE / "faulty_trainer.py")), *words],
+            cwd=ROOT,
+            env={**os.environ, **marks, **environment},
+            capture_output=True,
+            text=True,
+            timeout=290,
+            check=False,
+        )
+        ended = time.time()
+        after = self.records()
+        assert {path: after[path] for path in before} == before, "what is stored stays as it is"
+        (new,) = set(after) - set(before)
+        took = ended - float(struck.read_text()) if struck.exists() else 0.0
+        assert running(f"FAULT_TEST={self.folder}") == [], done.stdout
+        return json.loads(after[new]), took
+
+
+def running(variable: str) -> list[int]:
+    """Processes with this environment variable, whatever they are."""
+    needle = variable.encode()
+    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+    return [pid for pid in pids if needle in guard._environment(str(pid))]
+
+
+def check(fault: str, attempt: dict[str, Any], took: float) -> list[str]:
+    """What is wrong with the end of a faulty run."""
+    kind, rank, _ = fault.split(":")
+    failure = attempt["failure"] or {}
+    said = {
+        "kill": "ended by SIGKILL",
+        "abort": "Fatal Python error: Aborted",
+        "raise": f"RuntimeError: {faulty_trainer.SAID}",
+        "exit": faulty_trainer.SAID,
+        "stall": f"rank {rank} stalled: nothing done for",
+        "freeze": f"rank {rank} gives no sign of life",
+    }[kind]
+    wrong = []
+    if attempt["status"] != "crash" or failure.get("rank") != int(rank):
+        wrong.append(f"{fault}: {attempt['status']} {failure}")
+    if said not in failure.get("message", ""):
+        wrong.append(f"{fault}: {failure.get('message')!r} does not say {said!r}")
+    if not 0 < took <= LIMIT_SECONDS:
+        wrong.append(f"{fault}: ended after {took:.0f} s")
+    return wrong
+
+
+@pytest.mark.parametrize("fault", ["kill:1:step", "raise:0:evaluation"])
+def test_a_rank_that_is_killed_or_raises_ends_the_job_as_its_own_failure(
+    fault: str, tmp_path: Path
+) -> None:
+    attempt, took = Sweeps(tmp_path).run(1, fault)
+    assert check(fault, attempt, took) == []
+
+
+def test_a_stalled_rank_shows_where_it_stands_and_ends_the_job(tmp_path: Path) -> None:
+    fault = "stall:1:checkpoint"
+    sweeps = Sweeps(tmp_path)
+    attempt, took = sweeps.run(1, fault, NCF_STALL_SECONDS="6")
+    assert check(fault, attempt, took) == []
+    log = (tmp_path / "results" / "faults" / attempt["log"]).read_text()
+    stack, _, rest = log.partition("ncf: error: rank 1 stalled")
+    assert re.search(r"\[1\]<stderr>:.*faulty_trainer.py.* in strike", stack)
+    assert "Process 1 exit" not in stack, "the rank speaks first, then it ends"
+    assert "Process 1 exit" in rest
+
+
+def hand_started(launcher: list[str], folder: Path, data: Path) -> subprocess.Popen[str]:
+    """A long job that somebody started by hand; its output is in folder/out."""
+    words = ["--data", str(data), "--batch_size", "512", "--factors", "8", "--layers", "32", "16"]
+    words += ["8", "--topk", "5", "--seed", "1", "--epochs", "1000000", "--target", "1.0"]
+    words += ["--checkpoint_dir", str(folder / "ck"), "--record", str(folder / "run.json")]
+    with (folder / "out").open("w") as output:
+        return subprocess.Popen(
+            [*launcher, sys.executable, "-m", "ncf", "train", *words],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "FAULT_TEST": str(folder)},
+            start_new_session=True,
+        )
+
+
+HORDE = ["-np", "2", "--gloo"]
+QUICK = [sys.executable, "-m", "ncf.horovodrun", *HORDE]
+HOROVODRUN = [str(Path(sys.executable).parent / "horovodrun"), *HORDE]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "number"),
+    [
+        (QUICK, signal.SIGTERM),
+        pytest.param(QUICK, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(HOROVODRUN, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(HOROVODRUN, signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_a_stopped_job_leaves_its_last_checkpoint_and_an_interrupted_record(
+    launcher: list[str], number: signal.Signals, tmp_path: Path
+) -> None:
+    toy_folder(tmp_path / "data", users=61)
+    job = hand_started(launcher, tmp_path, tmp_path / "data")
+    try:
+        until = time.monotonic() + 200
+        while "epoch 3/" not in (tmp_path / "out").read_text():
+            assert job.poll() is None, (tmp_path / "out").read_text()
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        job.send_signal(number)
+        job.wait(60)
+    finally:
+        if job.poll() is None:
+            os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+    said = (tmp_path / "out").read_text()
+    assert job.returncode != 0, said
+    assert running(f"FAULT_TEST={tmp_path}") == [], said
+    run = record.read_run(tmp_path / "run.json")
+    assert run.status == "interrupted", said
+    assert len(run.epochs) >= 3
+    with np.load(tmp_path / "ck" / "last.npz") as checkpoint:
+        assert json.loads(bytes(checkpoint["meta_json"]).decode())["epoch"] >= 3
+
+
+FAULTS = [
+    *(
+        f"{kind}:{rank}:{phase}"
+        for kind, rank, phase in itertools.product(
+            faulty_trainer.KINDS, (0, 1), faulty_trainer.PHASES
+        )
+    ),
+    "kill:2:step",
+    "freeze:2:evaluation",
+]
+"""50: 6 kinds on 2 ranks in 4 phases, and two on the last of three ranks."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_fifty_faults_end_within_a_minute_each_typed_and_leave_nothing(tmp_path: Path) -> None:
+    assert len(FAULTS) == 50
+    todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+    for item in enumerate(FAULTS, 2):
+        todo.put(item)
+    wrong: list[str] = []
+    ends: list[float] = []
+
+    def work(number: int) -> None:
+        """Stalled jobs only wait, so some are under way at once; each in a folder of its own."""
+        two, three = Sweeps(tmp_path / f"{number}"), Sweeps(tmp_path / f"{number}-three", ranks=3)
+        good, _ = two.run(1)
+        if good["status"] != "ok":
+            wrong.append(f"no fault: {good['status']} {good['failure']}")
+        while not todo.empty():
+            seed, fault = todo.get()
+            sweeps = three if fault.split(":")[1] == "2" else two
+            try:
+                attempt, took = sweeps.run(seed, fault)
+            except Exception as error:
+                wrong.append(f"{fault}: {type(error).__name__} {error}")
+                continue
+            ends.append(took)
+            wrong.extend(check(fault, attempt, took))
+            print(f"{fault}: {took:.1f} s: {attempt['failure']['message']}", flush=True)
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+    assert len(ends) == len(FAULTS)
