@@ -130,9 +130,8 @@ class Resolver:
         else:
             work = ("synthesize", "--preset", str(suite.data.synthetic))
         options: list[str] = ["--output", str(folder), "--seed", str(suite.data.seed)]
-        for name in ("protocol", "valid_negative"):
-            if name in suite.train:
-                options += [f"--{name}", str(suite.train[name])]
+        for name, value in _candidates(suite).items():
+            options += [f"--{name}", str(value)]
         try:
             self._run((*self.trainer, *work, *options), folder)
         except UserError:
@@ -217,7 +216,13 @@ def _stem(path: Path) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name.split(".")[0]) or "data"
 
 
+def _candidates(suite: Suite) -> dict[str, Any]:
+    """Options of the candidates that are drawn when data are prepared; `full` draws none."""
+    asked = {n: suite.train[n] for n in ("protocol", "valid_negative") if n in suite.train}
+    return {} if asked.get("protocol") == "full" else asked
+
+
 def _suffix(suite: Suite) -> str:
     """What else makes a prepared folder: the candidates' protocol, number and seed."""
-    words = [str(suite.train[n]) for n in ("protocol", "valid_negative") if n in suite.train]
+    words = [str(value) for value in _candidates(suite).values()]
     return "".join(f"-{word}" for word in (*words, f"seed{suite.data.seed}"))

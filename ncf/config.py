@@ -85,8 +85,8 @@ class TrainConfig:
     topk: int = option(10, "k of HR@k and NDCG@k")
     protocol: str | None = option(
         None,
-        "how candidates are drawn; as prepared if not given",
-        choices=("nvidia", "unique", "mlperf"),
+        "how candidates are drawn, or full: the whole catalogue; as prepared if not given",
+        choices=("nvidia", "unique", "mlperf", "full"),
     )
     valid_negative: int | None = option(
         None, "sampled candidates per test user; as prepared if not given"
@@ -148,6 +148,11 @@ class TrainConfig:
                 raise UserError(
                     f"--loss_scale {self.loss_scale}: give dynamic, auto or a number above 0"
                 )
+        if self.protocol == "full" and self.valid_negative is not None:
+            raise UserError(
+                f"--valid_negative {self.valid_negative} means nothing with --protocol full, which "
+                "ranks every item: drop one of the two"
+            )
         self._check_micro_batch()
         if self.eval_after > self.epochs and self.mode == "train":
             raise UserError(

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from ncf import metrics
 from ncf.batching import user_slice
+from ncf.model import not_finite
 from ncf.step import gather_rows, logits
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Evaluator:
         mine = user_slice(len(test_users), ranks.rank, ranks.size)
         self._users, self._candidates = test_users[mine], candidates[mine]
         self._counted = counted[mine]
-        self._chunk, self._ranks = chunk, ranks
+        self._chunk, self._ranks, self._parameters = chunk, ranks, parameters
 
         def score(users: Any, items: Any) -> Any:  # [c], [c, m + 1] -> float32 [c, m + 1]
             width = candidates.shape[1]
@@ -66,9 +67,10 @@ class Evaluator:
         """HR@k and NDCG@k sums over the users of all ranks.
 
         Raises:
-            metrics.NonFiniteScores: on every rank, when any rank met a score that is no number.
+            metrics.NonFiniteScores: on every rank, when any rank met a weight or score that is no
+                number.
         """
-        totals, broken = metrics.Totals(0.0, 0.0, 0), 0.0
+        totals, broken = metrics.Totals(0.0, 0.0, 0), float(bool(not_finite(self._parameters)))
         for begin in range(0, len(self._users), self._chunk):
             part = slice(begin, begin + self._chunk)
             scores = self._score(self._users[part], self._candidates[part]).numpy()
@@ -84,5 +86,6 @@ class Evaluator:
             [totals.hits, totals.gains, totals.users, broken]
         )
         if bad:
-            raise metrics.NonFiniteScores(f"{int(bad)} ranks met scores that are not finite")
+            what = "weights or scores that are not finite"
+            raise metrics.NonFiniteScores(f"{int(bad)} ranks met {what}")
         return metrics.Totals(float(hit_sum), float(gain_sum), int(users))

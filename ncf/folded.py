@@ -86,6 +86,12 @@ def kept(tables: Folded) -> Folded:
     return Folded(user, item, gmf_user, gmf_item, *upper_layers, output, output_bias, tables.hidden)
 
 
+def renew(own: Folded, tables: Folded) -> None:
+    """Give variables made by `kept` the values of tables of the same shapes."""
+    for variable, value in zip(variables(own), variables(tables), strict=True):
+        variable.assign(value)
+
+
 def first_layer(tables: Folded, user_rows: Any, item_rows: Any) -> Any:
     """The first hidden layer from projected rows that broadcast to [n, W]."""
     total = user_rows + item_rows

@@ -51,6 +51,16 @@ class Parameters(NamedTuple):
         return [*tables, *dense, "output_kernel", "output_bias"]
 
 
+def not_finite(parameters: Parameters) -> list[str]:
+    """Names of the variables with a number in them that is not finite.
+
+    Scores do not tell: relu(NaN) is 0 in TensorFlow's CPU kernels, so that an MLP of NaNs gives
+    finite scores.
+    """
+    names = zip(parameters.names(), parameters.flat(), strict=True)
+    return [name for name, value in names if not bool(tf.reduce_all(tf.math.is_finite(value)))]
+
+
 def shapes(
     users: int, items: int, factors: int, layers: Sequence[int]
 ) -> dict[str, tuple[int, ...]]:

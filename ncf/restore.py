@@ -52,7 +52,13 @@ def restore(path: Path, option: str, data: Data | None = None) -> Restored:
         raise UserError(f"{option} {found}: its meta data lack the model's sizes") from None
     users, items = (_rows(reader, name) for name in ("gmf_user", "gmf_item"))
     shapes = model.shapes(users, items, factors, layers)
-    arrays = iter(reader.arrays(list(shapes), list(shapes.values())))
+    arrays = reader.arrays(list(shapes), list(shapes.values()))
+    broken = [name for name, array in zip(shapes, arrays, strict=True) if not _finite(array)]
+    if broken:
+        raise UserError(
+            f"{option} {found}: {', '.join(broken)} hold numbers that are not finite: this model "
+            "has diverged; take an earlier checkpoint"
+        )
     variables = [tf.Variable(array, trainable=False) for array in arrays]
     return Restored(found, model.assembled(variables), reader.meta)
 
@@ -60,6 +66,12 @@ def restore(path: Path, option: str, data: Data | None = None) -> Restored:
 def belongs(data: Data) -> checkpoint.Belongs:
     """What a checkpoint of these data must say."""
     return checkpoint.Belongs(data.n_users, data.n_items, data.hash, data.ids_hash)
+
+
+def _finite(array: Any) -> bool:
+    import numpy as np
+
+    return bool(np.isfinite(array).all())
 
 
 def _rows(reader: checkpoint.Reader, name: str) -> int:

@@ -15,20 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ncf import (
-    candidates,
     checkpoint,
     dataset,
     distributed,
     environment,
-    metrics,
     precision,
     record,
 )
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ncf.batching import Share
     from ncf.config import TrainConfig
 
@@ -168,70 +164,22 @@ class Session:
             )
 
     def _build_evaluation(self) -> None:
-        from ncf.evaluate import Evaluator
+        from ncf import protocol
 
-        config, data = self.config, self.data
-        stored = data.manifest["candidates"]
-        protocol = config.protocol or stored["protocol"]
-        per_user = config.valid_negative or stored["per_user"]
-        if (protocol, per_user) == (stored["protocol"], stored["per_user"]):
-            drawn = np.asarray(data.candidates)
-        else:
-            drawn = self._draw(protocol, per_user, stored)
-        held_out = np.asarray(data.test_items)
-        counted = candidates.duplicate_mask(drawn, held_out)
-        effective = counted.sum(axis=1)
-        popularity = metrics.popularity(np.asarray(data.train_items), data.n_items)
-        baseline = metrics.item_score_totals(popularity, held_out, drawn, counted, config.topk)
-        self.dataset = record.Dataset(
-            name=data.name,
-            hash=data.hash,
-            users=data.n_users,
-            items=data.n_items,
-            train_interactions=data.n_train,
-            test_users=data.n_test,
-            protocol=protocol,
-            candidates_per_user=per_user,
-            candidates_hash=dataset.digest(drawn),
-            effective_candidates_mean=float(effective.mean()),
-            chance_hr_at_k=metrics.chance_hr(effective, config.topk),
-            popularity_hr_at_k=baseline.hr,
-        )
-        self.scored_per_evaluation = drawn.size + len(drawn)
-        self.evaluator = Evaluator(
-            self.parameters,
-            self._dtype,
-            np.asarray(data.test_users),
-            np.concatenate([held_out[:, None], drawn], axis=1),
-            counted,
+        config = self.config
+        asked = protocol.Asked(
+            config.protocol,
+            config.valid_negative,
+            config.topk,
             config.valid_users_per_batch,
-            self.ranks,
+            config.formulation,
         )
-
-    def _draw(self, protocol: str, per_user: int, stored: Mapping[str, Any]) -> Any:
-        data = self.data
-        asked = {"protocol": self.config.protocol, "valid_negative": self.config.valid_negative}
-        words = " ".join(f"--{name} {value}" for name, value in asked.items() if value)
-        if candidates.is_given(stored["protocol"]):
-            raise UserError(
-                f"{words}: the candidates of {data.folder} came with the data "
-                f"({stored['protocol']}) and are used as they are; `ncf prepare --protocol` makes "
-                "a folder with others"
-            )
-        try:
-            return candidates.draw(
-                protocol,
-                per_user,
-                stored["seed"],
-                np.asarray(data.train_offsets),
-                np.asarray(data.train_items),
-                np.asarray(data.test_users),
-                np.asarray(data.test_items),
-                data.n_items,
-                pad=bool(stored.get("padded")),
-            )
-        except candidates.ShortOfItemsError as error:
-            raise UserError(f"{words}: {error}") from None
+        lanes = self._devices.lanes
+        found = protocol.build(
+            asked, self.data, self.parameters, self._dtype, self.ranks, lanes=lanes
+        )
+        self.dataset, self.evaluator = found.dataset, found.evaluator
+        self.scored_per_evaluation = found.scores
 
     def _state(self) -> list[Any]:
         return [*self.parameters.flat(), *self.update.state()]

@@ -77,3 +77,17 @@ def test_a_constant_model_hits_nobody() -> None:
     constant = evaluator(7)
     constant._score = lambda users, items: tf.zeros(tf.shape(items))
     assert constant.run(10).hr == 0.0
+
+
+@pytest.mark.parametrize("name", ["mlp_item", "kernel_0", "bias_0", "gmf_user", "output_bias"])
+def test_weights_that_are_no_numbers_are_no_rate_though_relu_hides_them(name) -> None:
+    parameters = model.create(23, 60, 8, (16, 8), seed=1)
+    broken = dict(zip(parameters.names(), parameters.flat(), strict=True))[name]
+    values = broken.numpy()
+    values.flat[0] = np.nan
+    broken.assign(values)
+    users, listed = np.arange(23, dtype=np.int32), np.zeros((23, 31), np.int32)
+    counted = np.ones((23, 30), bool)
+    found = Evaluator(parameters, tf.float32, users, listed, counted, 7, Ranks(Place()))
+    with pytest.raises(metrics.NonFiniteScores):
+        found.run(10)
