@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--flavour", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--force", action="store_true", help="build even if a wheel is cached")
     parser.add_argument("--wheel-only", action="store_true", help="build, print the path, stop")
-    parser.add_argument("--check", action="store_true", help="only say whether Horovod works here")
+    parser.add_argument("--check", action="store_true", help="only say what Horovod can do here")
     parser.add_argument("--keep-build", action="store_true", help="keep the build folder")
     parser.add_argument("--constraint", metavar="FILE", help="pins for Horovod's own needs")
     options = parser.parse_args(arguments)
@@ -78,6 +78,8 @@ def run(options: argparse.Namespace) -> int:
         state, reason = installed_horovod()
         if state and usable(state, tensorflow, flavour):
             say(f"in place: {describe(state)}")
+            if options.check:
+                print(tools.check_build())
             return 0
         if options.check:
             reason = describe(state) if state else reason

@@ -8,7 +8,9 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,3 +135,15 @@ def output(command: Sequence[str]) -> str:
     """The standard output of a short command that succeeds."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     return done.stdout
+
+
+def check_build() -> str:
+    """What `horovodrun --check-build` says of this Horovod, or why it says nothing."""
+    ask = "import sys; from horovod.runner.launch import run_commandline; "
+    ask += "sys.argv = ['horovodrun', '--check-build']; run_commandline()"
+    done = subprocess.run(
+        [sys.executable, "-c", ask], capture_output=True, text=True, check=False, cwd=sys.prefix
+    )
+    if done.returncode:
+        return f"horovodrun --check-build: {(done.stderr.strip().splitlines() or ['failed'])[-1]}"
+    return textwrap.dedent(done.stdout).strip()

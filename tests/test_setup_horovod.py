@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import build_horovod
@@ -367,6 +370,37 @@ def test_check_builds_nothing_and_gives_the_reason(
     assert bench_of_fakes == []
 
 
+def test_check_shows_what_horovodrun_says_of_its_build(
+    bench_of_fakes: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers(monkeypatch, STATE, STATE)
+    monkeypatch.setattr(tools, "check_build", lambda: "Available Controllers:\n    [X] Gloo")
+    assert build_horovod.run(options(check=True)) == 0
+    assert "[X] Gloo" in capsys.readouterr().out
+    assert build_horovod.run(options()) == 0
+    assert "[X] Gloo" not in capsys.readouterr().out, "only where it was asked for"
+    assert bench_of_fakes == []
+
+
+@pytest.mark.tf
+@pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not built here")
+def test_the_horovod_of_this_environment_tells_its_build() -> None:
+    said = tools.check_build()
+    assert said.startswith("Horovod v0.28.1:")
+    assert "[X] TensorFlow" in said
+    assert "[X] Gloo" in said
+
+
+def test_a_horovod_that_cannot_tell_its_build_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = script(
+        tmp_path / "python", "echo trace >&2; echo 'ImportError: no horovod' >&2; exit 1"
+    )
+    monkeypatch.setattr(sys, "executable", str(broken))
+    assert tools.check_build() == "horovodrun --check-build: ImportError: no horovod"
+
+
 def test_without_a_writable_cache_the_wheel_is_used_where_it_is(tmp_path: Path) -> None:
     wheel = tmp_path / "horovod.whl"
     wheel.write_bytes(b"wheel")
@@ -415,3 +449,34 @@ def test_every_edit_fits_the_released_source(tmp_path: Path) -> None:
     for edit in ALL_EDITS:
         path = source / edit.path
         path.write_text(edit.apply(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+@pytest.mark.slow
+@pytest.mark.tf
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no CUDA compiler here")
+def test_the_cuda_flavour_compiles_and_its_wheel_knows_nccl(tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    pip = [sys.executable, "-m", "pip", "-qq", "install", "--no-deps", "--target", str(site)]
+    subprocess.run([*pip, "nvidia-nccl-cu12"], check=True)
+    done = subprocess.run(
+        [
+            *(sys.executable, str(SCRIPT)),
+            *("--flavour", "cuda", "--wheel-only", "--force"),
+        ],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(site),
+            "NCF_BENCH_CACHE": str(tmp_path / "cache"),
+            "HOROVOD_BUILD_CUDA_CC_LIST": "80",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with zipfile.ZipFile(done.stdout.splitlines()[-1]) as wheel:
+        (library,) = [name for name in wheel.namelist() if "tensorflow/mpi_lib" in name]
+        code = wheel.read(library)
+    assert b"ncclAllReduce" in code
+    assert b"libnccl.so" in code
