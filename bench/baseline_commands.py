@@ -50,6 +50,7 @@ def run(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
 def _save(parsed: argparse.Namespace) -> int:
     from bench.baseline import Baseline, to_text
     from bench.files import write_new
+    from bench.rule import FEWEST
     from bench.sides import side
     from bench.store import load
 
@@ -71,6 +72,9 @@ def _save(parsed: argparse.Namespace) -> int:
         ) from None
     runs = sum(len(cell.runs) for cell in found.cells.values())
     print(f"{path}: {len(found.cells)} cells, {runs} runs")
+    fewest = min(len(cell.runs) for cell in found.cells.values())
+    if fewest < FEWEST:
+        print(f"warning: a cell has {fewest} runs; below {FEWEST} no gate will reach a verdict")
     print(f"gates use it with --baseline {path}, or after `bench baseline promote {suite}`")
     return OK
 

@@ -232,6 +232,15 @@ def test_saving_never_rolls_the_promoted_baseline(bench, promoted):
     assert promoted.read_bytes() == before
 
 
+def test_a_baseline_of_few_runs_is_saved_with_a_warning(bench):
+    bench("run", "mine.toml", "--no-report", "--seeds", "1,2")
+
+    code, out, _ = bench("baseline", "save", "mine", "--name", "few", "--why", "x")
+
+    assert code == 0
+    assert "a cell has 2 runs; below 6 no gate will reach a verdict" in out
+
+
 def test_two_results_are_compared_without_failing_anything(bench, promoted, monkeypatch):
     monkeypatch.setenv("STUB_RATE", "16000")
     bench("run", "mine.toml", "--no-report", "--rerun", "all")
