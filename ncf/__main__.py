@@ -90,8 +90,11 @@ def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_use_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    from ncf import export, recommend
+    from ncf import evaluate_command, export, recommend
 
+    add = commands.add_parser("evaluate", help="score a checkpoint under one protocol or several")
+    evaluate_command.add_arguments(add)
+    add.set_defaults(run=_computing(evaluate_command.evaluate_command))
     add = commands.add_parser("recommend", help="the best items of a user")
     recommend.add_arguments(add)
     add.set_defaults(run=_computing(recommend.recommend_command))

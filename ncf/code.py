@@ -12,8 +12,12 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent
 
-TRAIN, INFER = "train", "infer"
-ENTRIES = {TRAIN: ("train", "config"), INFER: ("infer", "infer_config")}
+TRAIN, INFER, EVALUATE = "train", "infer", "evaluate"
+ENTRIES = {
+    TRAIN: ("train", "config"),
+    INFER: ("infer", "infer_config"),
+    EVALUATE: ("evaluate_command",),
+}
 """Modules from which a command's code is reached: what runs it, and its defaults."""
 
 

@@ -94,6 +94,27 @@ class Latencies:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """A finished model under one protocol; rates of different protocols are different quantities.
+
+    `scores` pairs were scored in `seconds`. With one held-out item a user, recall@k is HR@k.
+    """
+
+    protocol: str
+    candidates_per_user: int
+    candidates_hash: str
+    test_users: int
+    topk: int
+    hr_at_k: float
+    ndcg_at_k: float
+    recall_at_k: float
+    chance_hr_at_k: float
+    popularity_hr_at_k: float
+    scores: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Roofline:
     """What a training sample costs, and what this machine can do in the run's precision.
 
@@ -134,6 +155,7 @@ class RunRecord:
     The last fields are None where a run has no such thing, or an older program wrote it. Of
     `negatives_checked` training negatives of the first epoch, `false_negatives` were training
     items of their own user. `inference` is what `ncf infer` measured; such a run has no epochs.
+    `evaluations` is what `ncf evaluate` found, one a protocol; `dataset` is of the first.
     """
 
     status: str
@@ -159,6 +181,7 @@ class RunRecord:
     inference: tuple[Latencies, ...] | None = None
     roofline: Roofline | None = None
     communication: Communication | None = None
+    evaluations: tuple[Evaluation, ...] | None = None
     schema_version: int = SCHEMA_VERSION
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,8 +205,9 @@ class RunRecord:
         values["dataset"] = Dataset(**_known(Dataset, values["dataset"]))
         values["epochs"] = tuple(Epoch(**_known(Epoch, item)) for item in values["epochs"])
         values["peak_memory_bytes_per_rank"] = tuple(values["peak_memory_bytes_per_rank"])
-        if values.get("inference") is not None:
-            values["inference"] = tuple(_with_tuples(Latencies, x) for x in values["inference"])
+        for name, many in (("inference", Latencies), ("evaluations", Evaluation)):
+            if values.get(name) is not None:
+                values[name] = tuple(_with_tuples(many, item) for item in values[name])
         for name, kind in (("roofline", Roofline), ("communication", Communication)):
             if values.get(name) is not None:
                 values[name] = _with_tuples(kind, values[name])
