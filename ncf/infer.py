@@ -12,7 +12,6 @@ import math
 import os
 import secrets
 import signal
-import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from ncf import dataset, distributed, dllogger, environment, latency, precision, record
 from ncf.code import INFER
 from ncf.errors import UserError
+from ncf.stages import say
 from ncf.timing import timed_calls
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(config: InferConfig) -> int:
             for found in model.measurements(time.perf_counter):
                 measured.append(found)
                 logger.log("LOG", [], latency.dllogger_names(found))
-                _say(_progress(found))
+                say(_progress(found))
     except FloatingPointError as error:
         status, reason = "nan", str(error)
     except KeyboardInterrupt:
@@ -66,7 +66,7 @@ def run(config: InferConfig) -> int:
         except OSError as error:
             raise UserError(f"--record {config.record}: {error.strerror}") from None
     if reason:
-        _say(f"{status}: {reason}")
+        say(f"{status}: {reason}")
     if config.json:
         print(json.dumps([latency.summary(found) for found in measured], indent=1))
     elif measured:
@@ -290,10 +290,6 @@ def _progress(found: record.Latencies) -> str:
     rate, median = figures["scores_per_second"], figures["p50_seconds"]
     what = f"{found.work} of {found.batch_size:,}: {rate:,.0f} scores/s"
     return f"{what}, median {median * 1000:,.3f} ms (n={figures['n']})"
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def _now() -> str:
