@@ -25,11 +25,20 @@ _OUT_OF_MEMORY = re.compile(
     r"|Unable to allocate [\d.]+ [KMGT]iB"
 )
 _NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
-_RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>:(.*)")
-_RANK_EXIT = re.compile(r"Process (\d+) exit with status code (\d+)|Process name: \[?(\d+)")
+_RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>: ?(.*)")
+_RANK_EXITS = (  # rank, exit code, signal
+    re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>\d+)"),  # horovodrun
+    re.compile(r"Process name: \[?(?P<rank>\d+)\b"),  # horovodrun's last words
+    # Open MPI 4 and 5: [[57205,1],0] and [prterun-host-8102@1,0]
+    re.compile(r"Process name: \[\S*,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
+    re.compile(
+        r"process rank (?P<rank>\d+) with PID \d+ on node \S+\s+exited\s+on\s+"
+        r"signal\s+(?P<signal>\d+)"
+    ),
+)
 # A rank that ends because of another says so (ncf.watch): the other one is to blame.
 _LOST_LINE = re.compile(
-    r"(?:\[(?:\d+,)?(\d+)\]<\w+>:)?ncf: lost: ((?:ranks? (\d+).* sign of life)?.*)"
+    r"(?:\[(?:\d+,)?(\d+)\]<\w+>: ?)?ncf: lost: ((?:ranks? (\d+).* sign of life)?.*)"
 )
 _EXCEPTION = re.compile(
     r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
@@ -174,17 +183,24 @@ def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | 
 
 
 def first_failure(output: str) -> tuple[int | None, int | None]:
-    """The rank that failed first and its exit code, as horovodrun tells it.
+    """The rank that failed first and its exit code, as horovodrun or Open MPI tells it.
 
     Ranks that say that they only lost another one come last.
     """
-    found = [
-        (int(m[1] if m[1] is not None else m[3]), int(m[2]) if m[2] is not None else None)
-        for m in _RANK_EXIT.finditer(output)
-    ]
+    ends = [match for form in _RANK_EXITS for match in form.finditer(output)]
+    ends.sort(key=lambda match: match.start())
+    found = [(int(match["rank"]), _exit_code(match)) for match in ends]
     lost = {int(m[1]) for m in _LOST_LINE.finditer(output) if m[1] is not None}
     found.sort(key=lambda one: one[0] in lost)  # stable: else in the order of their ends
     return found[0] if found else (None, None)
+
+
+def _exit_code(match: re.Match[str]) -> int | None:
+    """As a shell counts: 128 and the signal."""
+    told = match.groupdict()
+    if told.get("signal"):
+        return 128 + int(told["signal"])
+    return int(told["code"]) if told.get("code") else None
 
 
 def silent_rank(output: str) -> tuple[int, str] | None:
@@ -209,7 +225,7 @@ def rank_lines(output: str, rank: int | None) -> list[str]:
 
 
 def unprefixed(line: str) -> str:
-    """A line without horovodrun's `[0]<stderr>:`."""
+    """A line without the launcher's `[0]<stderr>:` or `[1,0]<stderr>: `."""
     match = _RANK_LINE.match(line)
     return match[2] if match else line
 

@@ -105,6 +105,7 @@ def test_the_tail_of_a_rank_holds_no_other_rank():
     assert rank_lines(HOROVOD, 1)[-1] == "ValueError: rank 1 fell over"
     assert rank_lines(HOROVOD, 0)[0] == "epoch 1/8  loss 0.2"
     assert rank_lines("one\ntwo", 0) == ["one", "two"]
+    assert rank_lines("[1,0]<stdout>: of Open MPI\n[1,1]<stderr>: x", 0) == ["of Open MPI"]
     assert "ValueError: rank 1 fell over" in rank_lines(HOROVOD, None)
 
 
@@ -122,10 +123,20 @@ def test_what_a_run_says_while_it_is_being_ended_is_not_what_it_died_of():
         ("Process 3 exit with status code 139.\nProcess 0 exit with status code 143.", (3, 139)),
         ("Process name: 2\nExit code: 1", (2, None)),
         ("Process name: [2]\nExit code: 1", (2, None)),
+        ("  Process name: [[57205,1],3]\n  Exit code:    1\n", (3, 1)),
+        ("   Process name: [prterun-vm-31111@1,1]\n   Exit code:    7\n", (1, 7)),
+        (
+            "prterun noticed that process rank 1 with PID 9 on node vm exited on\nsignal 9 (Killed).",
+            (1, 137),
+        ),
+        (
+            "mpirun noticed that process rank 0 with PID 0 on node a exited on signal 11 (S",
+            (0, 139),
+        ),
         ("all is well", (None, None)),
     ],
 )
-def test_horovodrun_tells_who_failed_first(output, expected):
+def test_the_launcher_tells_who_failed_first(output, expected):
     assert first_failure(output) == expected
 
 
