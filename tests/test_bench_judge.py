@@ -130,7 +130,7 @@ def test_what_a_run_says_while_it_is_being_ended_is_not_what_it_died_of():
             (1, 137),
         ),
         (
-            "mpirun noticed that process rank 0 with PID 0 on node a exited on signal 11 (S",
+            "mpirun noticed that process rank 0 with PID 0 on node a exited on signal 11",
             (0, 139),
         ),
         ("all is well", (None, None)),
