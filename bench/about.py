@@ -24,6 +24,9 @@ def machine_text(machine: Machine) -> str:
     parts.append(gpus_text(machine))
     if machine.driver:
         parts.append(f"driver {machine.driver}")
+    if machine.slots:
+        hosts = machine.slots.count("+") + 1
+        parts.append(f"the first of {hosts} hosts ({machine.slots} ranks)")
     return ", ".join(parts)
 
 

@@ -133,7 +133,8 @@ class Watch:
     ) -> None:
         self._board, self._rank = board, rank
         self._patience_s, self._clock = patience_s, clock
-        self._interval_s = min(INTERVAL_SECONDS, patience_s / 5)
+        # many ranks ask the launcher less often; rank 0 asks for all of them
+        self._interval_s = min(max(INTERVAL_SECONDS, size / 64), patience_s / 5)
         now = clock()
         self.activity = Activity(now)
         heard = range(size) if rank == 0 else range(1)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bench import hosts
+from bench.about import machine_text
 from bench.errors import UserError
 from bench.gpus import Gpu
 from bench.group import Machine
@@ -49,5 +50,6 @@ def test_the_hosts_slots_count_and_not_the_gpus_of_this_machine():
 def test_runs_over_several_hosts_are_never_pooled_with_runs_on_one_and_name_no_host():
     alone, spread = Host("cpu", 2, None), Host("cpu", 2, None, slots="8+8", mpirun="/usr/bin/x")
     assert Machine.of(alone.to_dict()) != Machine.of(spread.to_dict())
+    assert machine_text(Machine.of(spread.to_dict())).endswith(", the first of 2 hosts (8+8 ranks)")
     assert "slots" not in alone.to_dict(), "records of one host stay as they were"
     assert "/usr/bin/x" not in str(spread.to_dict())
