@@ -1,6 +1,6 @@
 """Train across two hosts on one machine, then cut the link between them.
 
-    python scripts/two_hosts.py [--results DIR]
+    python scripts/two_hosts.py [--results DIR --plots DIR]
 
 Makes two network namespaces joined by a veth pair. Each is a host of its own as far as Horovod can
 tell: its own network, processes, name and ssh server, with throw-away keys. On the first one
@@ -44,6 +44,7 @@ def main(words: list[str] | None = None) -> int:
     """Run it; see above for exit codes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, help="keep the records there [a folder that goes]")
+    parser.add_argument("--plots", type=Path, help="keep the pictures there [a folder that goes]")
     given = parser.parse_args(words)
     if reason := cannot_run():
         print(f"two_hosts: cannot run here: {reason}")
@@ -53,7 +54,8 @@ def main(words: list[str] | None = None) -> int:
         hosts(Path(folder)) as made,
     ):
         results = given.results or Path(folder) / "results"
-        failures = train_and_cut(made, results.resolve(), Path(folder))
+        plots = given.plots or Path(folder) / "plots"
+        failures = train_and_cut(made, results.resolve(), plots.resolve(), Path(folder))
     for failure in failures:
         print(f"two_hosts: FAILED: {failure}")
     print("two_hosts: all as it should be" if not failures else "two_hosts: see above")
@@ -187,14 +189,14 @@ def serve(folder: Path, name: str, address: str) -> subprocess.Popen[bytes]:
     )
 
 
-def train_and_cut(made: list[Host], results: Path, folder: Path) -> list[str]:
+def train_and_cut(made: list[Host], results: Path, plots: Path, folder: Path) -> list[str]:
     """Both runs; what did not go as it should."""
     one, two = made
     wait_for(lambda: reachable(one, two, folder), 20, "the ssh servers do not answer")
     listed = f"{one.name}:1,{two.name}:1"
     began = time.time()
     words = [sys.executable, "-m", "bench", "run", str(SUITE), "--hosts", listed]
-    words += ["--results", str(results), "--plots", str(folder / "plots")]
+    words += ["--results", str(results), "--plots", str(plots)]
     words += ["--data_root", str(folder / "data"), "--rerun", "all"]
     environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}"}
     environment["PYTHONPATH"] = str(ROOT)
