@@ -15,7 +15,6 @@ from matplotlib.ticker import FuncFormatter
 from bench import contrast as contrasts
 from bench.comparison import ratio
 from bench.drawing import INK, Frame, framed, level_look
-from bench.histogram_plots import place_text
 from bench.labels import counted
 from bench.measures import THROUGHPUT
 from bench.plots import axis_number, bar, times
@@ -75,7 +74,7 @@ def _label(block: Block, group: Group) -> str:
     """What the arms have in common, and their sample sizes."""
     sizes = [counted(len(arm.pool.values(THROUGHPUT)), arm.pool.tally) for arm in group.arms]
     text = sizes[0] if len(set(sizes)) == 1 else "; ".join(sizes)
-    place = ", ".join(place_text(block, group))
+    place = ", ".join(contrasts.words(block, group))
     return "\n".join([*textwrap.wrap(place, 26), *textwrap.wrap(text.replace("n=", "n = "), 26)])
 
 

@@ -97,6 +97,11 @@ def place(block: Block, group: Group) -> tuple[str, ...]:
     )
 
 
+def words(block: Block, group: Group) -> list[str]:
+    """The same in words, for pictures: `1 rank`, `AMP (bfloat16)`, `batch_size 1024`."""
+    return [_named(block, name, value) for name, value in group.where]
+
+
 def margin_of(found: Sequence[Group], asked: Margin | None, measure: Measure) -> float | None:
     """The margin as a number; None where none is asked for, or no reference has two runs.
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from bench import contrast as contrasts
 from bench import units
 from bench.drawing import BAND, GREY, INK, Frame, Look, framed, level_look, look
-from bench.labels import counted, plain, precision_label, ranks_text
+from bench.labels import counted, precision_label, ranks_text
 from bench.measures import BEST_HR
 from bench.stats import Missing, common_bins, summarize
 
@@ -69,7 +69,7 @@ def levels(
     columns = []
     for group in found:
         pools = {contrasts.level(block, contrast, arm): arm.pool for arm in group.arms}
-        place = "".join(f", {word}" for word in place_text(block, group))
+        place = "".join(f", {word}" for word in contrasts.words(block, group))
         columns.append(
             tuple(
                 Panel(f"{name}{place}", pools.get(name), level_look(index))
@@ -77,19 +77,6 @@ def levels(
             )
         )
     return _draw(block, columns, title, where, margin, names[0])
-
-
-def place_text(block: Block, group: contrasts.Group) -> list[str]:
-    """What the arms of a group have in common: `1 rank`, `AMP (bfloat16)`, `batch_size 1024`."""
-    words = []
-    for name, value in group.where:
-        if name == "ranks":
-            words.append("1 rank" if value == 1 else f"{value} ranks")
-        elif name == "precision":
-            words.append(precision_label(block, value))
-        else:
-            words.append(value if isinstance(value, str) else f"{name} {plain(value)}")
-    return words
 
 
 def _draw(

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 CAPTIONS = {
     "validation-curves": "HR@{k} after each epoch, median over seeds by precision and ranks",
     "best-hr-histogram": "Best HR@{k} of every run with the mean of each precision",
+    "curves-of-arms": "HR@{k} after each epoch, median over seeds by arm",
     "equivalence": "Best HR@{k} of every run with the mean of each arm",
     "throughput": "Training throughput by ranks and precision",
     "comparison": "Training throughput of what the suite compares, with the ratios",
@@ -113,7 +114,8 @@ def _of_block(sources: Sources, block: Block) -> Iterator[tuple[str, str, str, P
         title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
         drawn = plots.draw(part, title, where, margin, lines, sources.attempts)
         if suite.equivalence and len(block.precisions) == 1:
-            drawn.pop("best-hr-histogram", None)  # each would be one panel of `equivalence`
+            drawn.pop("best-hr-histogram", None)  # one panel of `equivalence` each,
+            drawn.pop("validation-curves", None)  # and one curve of `curves-of-arms`
         for name, picture in drawn.items():
             caption = CAPTIONS[name].format(k=k) + (f" ({rest})" if rest else "")
             yield name, _plain(suffix), caption, picture

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from bench import (
+    accuracy_plots,
     comparison_plots,
     histogram_plots,
     inference,
@@ -47,7 +48,11 @@ def draw(
         groups = contrasts.groups(block, contrast)
         margin = contrasts.margin_of(groups, suite.margin_hr, BEST_HR)
         if any(arm.pool.values(BEST_HR) for group in groups for arm in group.arms):
-            pictures[f"equivalence-{'+'.join(contrast.axes)}"] = render(
+            name = "+".join(contrast.axes)
+            pictures[f"curves-of-arms-{name}"] = render(
+                partial(accuracy_plots.arms, block, contrast, title, where)
+            )
+            pictures[f"equivalence-{name}"] = render(
                 partial(histogram_plots.levels, block, contrast, title, where, margin)
             )
     for contrast in suite.compare:

@@ -8,8 +8,9 @@ import golden
 import pytest
 from sample_records import grid, make_attempt, make_suite
 from test_bench_equivalence import arm
+from test_bench_plots import WHERE, assert_readable, figure_of, texts
 
-from bench import contrast, verdicts, whole_plots
+from bench import accuracy_plots, contrast, histogram_plots, verdicts, whole_plots
 from bench.document import page
 from bench.formats import markdown_page
 from bench.group import group
@@ -182,5 +183,52 @@ def test_the_picture_shows_every_arm_with_the_margin_around_the_reference():
 
     drawn = whole_plots.draw(suite, block, "Sample (ml-100k)", "Example CPU.")
 
-    assert list(drawn) == ["equivalence-batching"]
+    assert list(drawn) == ["curves-of-arms-batching", "equivalence-batching"]
     assert whole_plots.draw(make_suite(), grouped(make_suite()).blocks[0], "t", "w") == {}
+
+
+def two_places():
+    suite = make_suite(
+        axes={"ranks": (1, 2), "batching": ("shuffled", "grouped"), "precision": ("fp32", "amp")},
+        seeds=(1, 2, 3, 4),
+    )
+    kept = [one for one in grid(suite) if one.cell.key != cells(suite)[-1].key]
+    failed = make_attempt(cells(suite)[-1], 1, status="oom")
+    return grouped(suite, [*kept, failed]).blocks[0], BATCHING
+
+
+def one_place():
+    return grouped(batching()).blocks[0], BATCHING
+
+
+def compound():
+    return grouped(SHARDED).blocks[0], PARALLEL
+
+
+@pytest.mark.parametrize("situation", [one_place, two_places, compound])
+@pytest.mark.parametrize("kind", ["curves", "histogram"])
+def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(kind, situation, monkeypatch):
+    block, asked = situation()
+    title = "Batching (ml-100k)"
+    figure = figure_of(
+        lambda: (
+            accuracy_plots.arms(block, asked, title, WHERE)
+            if kind == "curves"
+            else histogram_plots.levels(block, asked, title, WHERE, 0.006)
+        )
+    )
+
+    assert_readable(figure, monkeypatch)
+    names = " ".join(texts(figure))
+    assert "grouped" in names or "2 ranks, user-sharded" in names
+    assert "2026-11-30 to 2026-12-01" in " ".join(names.split())
+    assert any(size in names for size in ("n=40", "n=4", "n=3"))
+
+
+def test_every_arm_has_a_curve_and_a_reference_band():
+    block, asked = one_place()
+    (ax,) = figure_of(lambda: accuracy_plots.arms(block, asked, "t", WHERE)).axes
+
+    assert len(ax.collections) == 2, "a ribbon of quartiles for each arm"
+    shapes = figure_of(lambda: histogram_plots.levels(block, asked, "t", WHERE, 0.006)).axes
+    assert len(shapes) == 2
