@@ -53,14 +53,9 @@ margin_hr = 0.006
 
 
 def known_options():
-    """The trainer's options, and those of the formulations until the trainer has them."""
-    words = {
-        "formulation": ("reference", "fast"),
-        "batching": ("grouped", "shuffled"),
-        "parallel": ("user-sharded", "replicated"),
-    }
-    coming = {name: Option(name, "str", some[0], some) for name, some in words.items()}
-    return {**coming, **trainer_options()}
+    """The trainer's options, and the one that it is still to get."""
+    coming = Option("parallel", "str", "user-sharded", ("user-sharded", "replicated"))
+    return {"parallel": coming, **trainer_options()}
 
 
 def read(text, name="example"):
