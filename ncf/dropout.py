@@ -70,10 +70,12 @@ class Dropout:
         words, width, parts = self._words[layer], self.widths[layer], 32 // self.bits
         counters = tf.range(self._begin[layer], self._begin[layer] + words)
         drawn = _hash(places[:, None] * _u32(self._all_words) + tf.cast(counters, tf.uint32), key)
-        # Unit u lies in word u % words: neighbouring units come from neighbouring words, so that
-        # a compiled loop shifts a whole vector of words by one amount.
-        shifts = tf.cast(tf.range(parts) * self.bits, tf.uint32)[:, None]
-        numbers = tf.bitwise.right_shift(drawn[:, None, :], shifts)
+        # The longer of the two axes goes inside: a compiler's vector runs along it.
+        shifts = tf.cast(tf.range(parts) * self.bits, tf.uint32)
+        if parts > words:  # unit u lies in word u // parts
+            numbers = tf.bitwise.right_shift(drawn[:, :, None], shifts)
+        else:  # unit u lies in word u % words
+            numbers = tf.bitwise.right_shift(drawn[:, None, :], shifts[:, None])
         numbers = tf.bitwise.bitwise_and(numbers, _u32(2**self.bits - 1))
         kept = numbers >= _u32(round(self.rate * 2**self.bits))
         return tf.reshape(kept, [-1, parts * words])[:, :width]

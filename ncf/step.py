@@ -75,15 +75,36 @@ class Reference:
         parameters: the variables.
         compute_dtype: type of the matmuls.
         dropout: rate and widths of the masks.
+        same_masks: draw the masks of `dropout` instead of those of the published code, so that
+            the formulations can be compared number by number.
     """
 
     name = "reference"
 
-    def __init__(self, parameters: Parameters, compute_dtype: Any, dropout: Dropout) -> None:
+    def __init__(
+        self,
+        parameters: Parameters,
+        compute_dtype: Any,
+        dropout: Dropout,
+        *,
+        same_masks: bool = False,
+    ) -> None:
         self._parameters, self._dtype, self._dropout = parameters, compute_dtype, dropout
-        # As one compiled loop the masks cost a tenth of what they cost as separate operations;
-        # the formulations differ in what they compute, not in how well random bits are made.
-        self._masks = tf.function(dropout.masks, jit_compile=True, autograph=False)
+        self._masks = dropout.masks if same_masks else self._published_masks
+
+    def _published_masks(self, places: Any, key: Any) -> list[Any]:
+        """A uniform float32 number per unit, kept where it is not below the rate.
+
+        This is how `tf.nn.dropout` draws, and most of what dropout costs. The seed holds the
+        batch's first place, because ranks share the step's key.
+        """
+        samples, seed = places.shape[0], tf.cast(tf.bitcast(key, tf.int32), tf.int64)
+        masks = []
+        for layer, width in enumerate(self._dropout.widths):
+            own = seed + tf.stack([tf.cast(places[0], tf.int64), tf.constant(layer, tf.int64)])
+            drawn = tf.random.stateless_uniform([samples, width], own)
+            masks.append(drawn >= self._dropout.rate)
+        return masks
 
     def loss_and_gradients(self, batch: Batch, key: Any, grad_scale: Any) -> tuple[Any, list[Any]]:
         """Weighted sum of the sigmoid cross-entropy, and the gradients of grad_scale times it.

@@ -50,7 +50,7 @@ def both(
     scale = tf.constant(1 / 50)
     fast = Fast(parameters, kind, dropout, lanes=lanes, chunk=chunk, samples=samples, whole=whole)
     results = []
-    for formulation in (Reference(parameters, kind, dropout), fast):
+    for formulation in (Reference(parameters, kind, dropout, same_masks=True), fast):
         compute = tf.function(
             formulation.loss_and_gradients, jit_compile=whole or None, autograph=False
         )

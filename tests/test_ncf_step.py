@@ -32,7 +32,7 @@ def batch_of(size: int, users: int = 6, items: int = 9, seed: int = 0) -> Batch:
 
 def differentiate(parameters, batch: Batch, dtype=tf.float32, rate: float = 0.0, scale=1.0):
     widths = [kernel.shape[1] for kernel in parameters.kernels]
-    reference = Reference(parameters, dtype, Dropout(widths, rate))
+    reference = Reference(parameters, dtype, Dropout(widths, rate), same_masks=True)
     return reference.loss_and_gradients(batch, KEY, scale)
 
 
@@ -145,3 +145,18 @@ def test_initial_values_have_the_published_distributions() -> None:
     assert len(set(streams)) == 2
     again = model.create(3000, 500, 64, (256, 256, 128, 64), seed=1)
     assert all(np.array_equal(a, b) for a, b in zip(parameters.flat(), again.flat(), strict=True))
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_the_published_masks_drop_their_share_and_differ_between_steps_and_ranks(rate) -> None:
+    parameters = model.create(6, 9, 8, (12, 10, 6), seed=3)
+    reference = Reference(parameters, tf.float32, Dropout((256, 128), rate))
+    drawn = []
+    for key, first in ((KEY, 0), (KEY, 500), (tf.constant([1, 3], tf.uint32), 0)):
+        places = tf.cast(tf.range(first, first + 500), tf.uint32)
+        drawn.append([mask.numpy() for mask in reference._published_masks(places, key)])
+    for mask in drawn[0]:
+        assert mask.mean() == pytest.approx(1 - rate, abs=0.01)
+    assert not np.array_equal(drawn[0][0][:, :128], drawn[0][1])
+    assert not np.array_equal(drawn[0][0], drawn[1][0])
+    assert not np.array_equal(drawn[0][0], drawn[2][0])
