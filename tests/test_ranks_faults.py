@@ -131,7 +131,9 @@ def check(fault: str, attempt: dict[str, Any], took: float) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("fault", ["kill:1:step", "raise:0:evaluation"])
+@pytest.mark.parametrize(
+    "fault", ["kill:1:step", pytest.param("raise:0:evaluation", marks=pytest.mark.slow)]
+)
 def test_a_rank_that_is_killed_or_raises_ends_the_job_as_its_own_failure(
     fault: str, tmp_path: Path
 ) -> None:
