@@ -115,9 +115,15 @@ def write(module: Any, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         tf.saved_model.save(module, str(temporary / "new"), signatures=signatures)
-        if target.exists():
-            target.rename(temporary / "old")
-        (temporary / "new").rename(target)
+        old = temporary / "old"
+        try:
+            if target.exists():
+                target.rename(old)
+            (temporary / "new").rename(target)
+        except BaseException:  # an interrupt too must leave the old one in its place
+            if old.exists():
+                old.rename(target)
+            raise
     except (OSError, tf.errors.OpError) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
         raise UserError(f"--output {target}: {reason}") from None

@@ -81,8 +81,11 @@ class Catalogue:
 
         self.graph = scores
         self.scores = tf.function(scores, input_signature=[users], autograph=False)
-        self._best = tf.function(self._choose, autograph=False, reduce_retracing=True)
-        self._beaten = tf.function(self._count, autograph=False, reduce_retracing=True)
+        pairs, k = tf.TensorSpec([None, 2], tf.int32), tf.TensorSpec([], tf.int32)
+        self._best = tf.function(self._choose, input_signature=[users, pairs, k], autograph=False)
+        self._beaten = tf.function(
+            self._count, input_signature=[users, pairs, users], autograph=False
+        )
 
     def _reference(self, parameters: Parameters, compute_dtype: Any) -> Any:
         def one_block(user: Any, number: Any) -> Any:
@@ -127,7 +130,7 @@ class Catalogue:
         )
         return tf.reshape(found.stack(), [-1, self._blocks * self._size])[:, : self.items]
 
-    def _choose(self, users: Any, masked: Any, k: int) -> tuple[Any, Any, Any]:
+    def _choose(self, users: Any, masked: Any, k: Any) -> tuple[Any, Any, Any]:
         scores = self.scores(users)
         wrong = _not_finite(scores)
         best = tf.math.top_k(mask(scores, masked), k)  # of equal scores, the lower number first
@@ -151,7 +154,7 @@ class Catalogue:
         Raises:
             NonFiniteScores: a score is not finite.
         """
-        items, scores, wrong = self._best(tf.constant(users), tf.constant(masked), k)
+        items, scores, wrong = self._best(tf.constant(users), tf.constant(masked), tf.constant(k))
         _refuse(int(wrong))
         return Best(items.numpy(), scores.numpy())
 

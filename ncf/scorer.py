@@ -88,7 +88,7 @@ class Scorer:
         self._small, self._large = compiled(small), compiled(large)
 
     def __call__(self, users: Any, items: Any) -> Any:
-        """Score pairs; numbers outside the tables are an error of TensorFlow's gather on a CPU."""
+        """Score pairs. Their numbers must lie within the tables: compiled lookups do not check."""
         return (self._small if users.shape[0] < self._chunk else self._large)(users, items)
 
 

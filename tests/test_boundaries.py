@@ -188,7 +188,10 @@ def without_tensorflow(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "command",
-    ["bench --help", "bench run --help", "bench plan dgx", "ncf --help", "ncf options --json"],
+    [
+        *("bench --help", "bench run --help", "bench plan dgx", "bench plan inference"),
+        *("ncf --help", "ncf options --json", "ncf infer --help", "ncf recommend --help"),
+    ],
 )
 def test_the_command_lines_answer_without_tensorflow(
     command: str, without_tensorflow: dict[str, str], tmp_path: Path

@@ -227,6 +227,32 @@ def test_the_best_of_the_run_before_is_known_and_a_damaged_one_counts_as_none(tm
     assert checkpoint.best_hr(tmp_path) == -1.0
 
 
+def test_a_checkpoint_of_any_number_of_ranks_loads_on_any_other(tmp_path) -> None:
+    eight = loaded(saved(tmp_path / "last.npz", world_size=8))
+    assert [array.shape for array in eight] == SHAPES
+
+
+def test_only_the_first_rank_reads_and_all_go_on_from_its_epoch() -> None:
+    session = pytest.importorskip("ncf.session")
+    told = iter([None, 3])  # no problem, epoch 3
+    second = SimpleNamespace(
+        config=SimpleNamespace(load_checkpoint_path="absent", mode="train", epochs=9),
+        ranks=SimpleNamespace(is_first=False, broadcast_object=lambda _: next(told)),
+    )
+    session.Session._load_checkpoint(second)
+    assert second.first_epoch == 4
+
+
+def test_a_checkpoint_that_the_first_rank_refuses_ends_all_ranks_with_its_reason() -> None:
+    session = pytest.importorskip("ncf.session")
+    second = SimpleNamespace(
+        config=SimpleNamespace(load_checkpoint_path="absent"),
+        ranks=SimpleNamespace(is_first=False, broadcast_object=lambda _: "made for 61 users"),
+    )
+    with pytest.raises(UserError, match="made for 61 users"):
+        session.Session._load_checkpoint(second)
+
+
 def test_only_the_first_rank_writes(tmp_path) -> None:
     session = pytest.importorskip("ncf.session")
     second = SimpleNamespace(

@@ -110,3 +110,24 @@ def test_a_saved_model_is_replaced_only_by_force(trained, served, capsys) -> Non
     assert "--force replaces it" in capsys.readouterr().err
     assert main(["export", *words, "--force"]) == 0
     assert (served / "saved_model.pb").is_file()
+
+
+def test_a_replacement_that_fails_leaves_the_old_model_in_its_place(
+    trained,  # noqa: F811
+    served,
+    monkeypatch,
+    capsys,
+) -> None:
+    rename = Path.rename
+
+    def full(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", full)
+    words = ["--checkpoint", str(trained[0] / "ck"), "--output", str(served), "--force"]
+    assert main(["export", *words]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert (served / "saved_model.pb").is_file()
+    assert [path.name for path in served.parent.iterdir()] == [served.name]
