@@ -49,21 +49,26 @@ def about(suite: Suite, block: Block, first: Block) -> tuple[str, ...]:
     good = sum(len(set(tally.good) & set(tally.planned)) for tally in block.tallies)
     planned = sum(len(tally.planned) for tally in block.tallies)
     failed = sum(len(tally.failed) for tally in block.tallies)
+    trains = not block.runs or any(run.epochs for run in block.runs)
     lines = []
     if block.machine is not None:
         lines.append(f"**Machine**: {machine_text(block.machine)}")
     if block.condition is not None:
         data, k = block.condition.dataset, block.condition.topk
-        lines.append(
+        line = (
             f"**Data**: {data.name} (hash `{data.hash}`): {units.count(data.users)} users, "
-            f"{units.count(data.items)} items, {units.count(data.train_interactions)} training "
-            f"interactions; HR@{k} over {units.count(data.test_users)} test users, protocol "
-            f"`{data.protocol}`, 1 + {data.candidates_per_user} candidates "
-            f"({data.effective_candidates_mean:.1f} of them effective on average)"
+            f"{units.count(data.items)} items"
         )
+        if trains:  # inference needs the sizes alone
+            line += (
+                f", {units.count(data.train_interactions)} training interactions; HR@{k} over "
+                f"{units.count(data.test_users)} test users, protocol `{data.protocol}`, 1 + "
+                f"{data.candidates_per_user} candidates ({data.effective_candidates_mean:.1f} of "
+                "them effective on average)"
+            )
+        lines.append(line)
     lines.append(f"**Versions**: {_versions(block)}")
     options = ", ".join(f"{name} {_value(value)}" for name, value in suite.train.items())
-    trains = not block.runs or any(run.epochs for run in block.runs)
     name = "Training" if trains else "Options"
     lines.append(f"**{name}**: {options or 'defaults'}; everything else at its default")
     runs = f"{good} good of {planned} planned ({len(block.tallies)} cells), {failed} failed"
