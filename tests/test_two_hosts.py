@@ -71,3 +71,7 @@ def test_it_passes_only_if_everything_is_as_it_should_be(tmp_path) -> None:
     record(tmp_path, 1_000_000, "timeout")
     record(tmp_path, 5, "crash", rank=0)
     assert len(two_hosts.judged(tmp_path, [1, 1], 31.0, [])) == 2
+
+
+def test_the_committed_record_is_of_a_run_that_passed() -> None:
+    assert two_hosts.judged(ROOT / "results" / "two-hosts" / "records", [1, 1], 0.0, []) == []
