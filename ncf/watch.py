@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 PATIENCE_SECONDS = 30.0
+START_SECONDS = 40.0
+"""How long the first pulse of a rank may take: the ranks do not start in the same moment."""
 INTERVAL_SECONDS = 2.0
 GRACE_SECONDS = 10.0
 """How long the others leave a stalled rank to say where it stands, and the launcher to end us."""
@@ -138,7 +140,7 @@ class Watch:
         now = clock()
         self.activity = Activity(now)
         heard = range(size) if rank == 0 else range(1)
-        self._keeper = Keeper(heard, patience_s, patience_s * 4 / 3, now)
+        self._keeper = Keeper(heard, patience_s, max(START_SECONDS, patience_s), now)
         self._number, self._reached, self._looked = 0, now, now
         self._stop = threading.Event()
         self._main = threading.main_thread().ident

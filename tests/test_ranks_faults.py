@@ -144,7 +144,7 @@ def test_a_rank_that_is_killed_or_raises_ends_the_job_as_its_own_failure(
 def test_a_stalled_rank_shows_where_it_stands_and_ends_the_job(tmp_path: Path) -> None:
     fault = "stall:1:checkpoint"
     sweeps = Sweeps(tmp_path)
-    attempt, took = sweeps.run(1, fault, NCF_STALL_SECONDS="6")
+    attempt, took = sweeps.run(1, fault, NCF_STALL_SECONDS="10")
     assert check(fault, attempt, took) == []
     log = (tmp_path / "results" / "faults" / attempt["log"]).read_text()
     stack, _, rest = log.partition("ncf: error: rank 1 stalled")
