@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from ncf import roofline
 from ncf.core import Core, Rows, Samples, Weights, weights_of
 from ncf.step import dense
-from ncf.walk import by_user, cut, distinct, padded, piece, sizes
+from ncf.walk import by_user, count_distinct, cut, distinct, padded, piece, sizes
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from ncf.dropout import Dropout
     from ncf.model import Parameters
     from ncf.sampling import Batch
@@ -122,6 +126,18 @@ class Fast:
         if self._whole:
             return self._at_once(batch, walk, weights, table, key, grad_scale)
         return self._in_lanes(by_user(batch), walk, weights, table, key, grad_scale)
+
+    def cost(self, users: NDArray[np.int32], size: int) -> tuple[float, float]:
+        """Operations and bytes per sample (`ncf.roofline`).
+
+        Args:
+            users: of the groups of one step, int32 [groups].
+            size: samples per group.
+        """
+        own, walk = self._parameters, cut(len(users), self._lanes, self._most)
+        groups = walk.groups if self._whole else count_distinct(users, walk)
+        shape = roofline.shape_of(own, self._dtype, len(users), size, groups, self._lanes)
+        return roofline.fast_cost(shape, table=self._project)
 
     def _item_table(self, weights: Weights) -> Any:
         """Every item's projection beside its GMF row, [items, W + F] in the compute type."""

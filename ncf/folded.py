@@ -112,6 +112,19 @@ def scores(tables: Folded, users: Any, items: Any) -> Any:
     return upper(tables, hidden) + tf.reduce_sum(gmf, axis=1) + tables.output_bias
 
 
+def score_lists(tables: Folded, users: Any, items: Any) -> Any:
+    """Scores of lists, float32 [c, m], from int32 users [c] and their items [c, m].
+
+    A user's row is looked up once for the whole list.
+    """
+    shape = tf.shape(items)
+    user_rows = tf.gather(tables.user, users)[:, None, :]
+    hidden = first_layer(tables, user_rows, tf.gather(tables.item, items))
+    mlp = upper(tables, tf.reshape(hidden, [shape[0] * shape[1], hidden.shape[2]]))
+    gmf = tf.linalg.matvec(tf.gather(tables.gmf_item, items), tf.gather(tables.gmf_user, users))
+    return tf.reshape(mlp, shape) + gmf + tables.output_bias
+
+
 def chunk_scorer(tables: Folded) -> Any:
     """As `scores`, for one fixed n: what lies between the matmuls is compiled by XLA.
 

@@ -90,6 +90,8 @@ def build(
         counted,
         asked.users_per_batch,
         ranks,
+        fast=asked.formulation == "fast",
+        lanes=lanes,
     )
     return Evaluation(about, evaluator, listed.size)
 

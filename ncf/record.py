@@ -120,8 +120,8 @@ class Roofline:
 
     `flops_per_sample` and `bytes_per_sample` are counted from the formulation's shapes
     (ncf.roofline has the formulas); the two peaks were measured by a short probe in the run's own
-    process, with its threads: a square matmul in `compute_dtype`, and a copy of a large array
-    (bytes read plus bytes written).
+    process, with its threads: square matmuls in `compute_dtype`, and large float32 arrays added
+    to others in place (bytes read plus bytes written).
     """
 
     formulation: str

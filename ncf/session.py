@@ -100,9 +100,10 @@ class Session:
         self._adam = Adam(
             self.parameters.flat(), config.learning_rate, config.beta1, config.beta2, config.eps
         )
+        self.formulation = self._formulation()
         self.update = Update(
             self.sampler,
-            self._formulation(),
+            self.formulation,
             self._adam,
             self.ranks,
             loss_scale=config.loss_scale,
@@ -144,6 +145,25 @@ class Session:
             return groups * self.sampler.group_size
         width = max(self.config.layers[1:], default=self.config.layers[0])
         return max(1, environment.level_2_cache_bytes() // width)
+
+    def measure_roofline(self) -> record.Roofline:
+        """Count what a sample of the first step costs, and measure this rank's peaks."""
+        from ncf import roofline
+
+        first = self.shares()[0]
+        keys = self.epoch_keys(self.first_epoch)[0]
+        begin, valid = (np.int64(n) for n in (first.first, first.valid))
+        users = self.sampler.batch(keys, begin, valid, first.padded).users.numpy()
+        operations, moved = self.formulation.cost(users, self.sampler.group_size)
+        lanes, on_gpu = self._devices.lanes, self._on_gpu
+        return record.Roofline(
+            formulation=self.config.formulation,
+            compute_dtype=self.precision.compute_dtype,
+            flops_per_sample=operations,
+            bytes_per_sample=moved,
+            matmul_flops_per_second=roofline.matmul_peak(self._dtype, lanes, on_gpu=on_gpu),
+            copy_bytes_per_second=roofline.copy_peak(lanes, on_gpu=on_gpu),
+        )
 
     def shares(self) -> list[Share]:
         """This rank's part of every step of an epoch."""

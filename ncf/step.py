@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from ncf import roofline
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
 
     from ncf.dropout import Dropout
     from ncf.model import Parameters
@@ -105,6 +110,11 @@ class Reference:
             drawn = tf.random.stateless_uniform([samples, width], own)
             masks.append(drawn >= self._dropout.rate)
         return masks
+
+    def cost(self, users: NDArray[np.int32], size: int) -> tuple[float, float]:
+        """Operations and bytes per sample (`ncf.roofline`), as `ncf.fast.Fast.cost`."""
+        shape = roofline.shape_of(self._parameters, self._dtype, len(users), size, len(users), 1)
+        return roofline.reference_cost(shape)
 
     def loss_and_gradients(self, batch: Batch, key: Any, grad_scale: Any) -> tuple[Any, list[Any]]:
         """Weighted sum of the sigmoid cross-entropy, and the gradients of grad_scale times it.

@@ -79,6 +79,7 @@ class Run:
         self.epochs: list[record.Epoch] = []
         self.false_negatives: int | None = None
         self.negatives_checked: int | None = None
+        self.roofline: record.Roofline | None = None
         self._warmup_left = session.config.warmup_steps
 
     def train(self) -> tuple[str, str | None]:
@@ -88,6 +89,7 @@ class Run:
             asked, found = session.precision.requested, session.precision.effective
             return "invalid", f"{asked} was requested and the device computes in {found}"
         self._compile()
+        self.roofline = session.measure_roofline()
         first_keys = session.epoch_keys(session.first_epoch)[0]
         self.false_negatives, self.negatives_checked = session.sampler.false_negatives(first_keys)
         for epoch in range(session.first_epoch, config.epochs + 1):
@@ -224,6 +226,7 @@ class Run:
             hardware=session.hardware,
             false_negatives=self.false_negatives,
             negatives_checked=self.negatives_checked,
+            roofline=self.roofline,
         )
         self.logger.log("LOG", [], summary(result))
         if session.config.record:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from ncf.sampling import Batch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def count_distinct(users: NDArray[np.int32], walk: Cut) -> int:
+    """Distinct users of every chunk, added up: what a step projects of the user table."""
+    ordered = np.sort(users)
+    ordered = np.pad(ordered, (0, walk.groups - len(ordered)), mode="edge")
+    chunks = ordered.reshape(-1, walk.chunk)
+    return len(chunks) + int(np.count_nonzero(chunks[:, 1:] != chunks[:, :-1]))
 
 
 class Cut(NamedTuple):

@@ -27,7 +27,7 @@ class FakeRanks(Ranks):
         return np.asarray(values, np.float64) + self._others
 
 
-def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23) -> Evaluator:
+def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23, **how) -> Evaluator:
     rng = np.random.default_rng(5)
     parameters = model.create(users, 60, 8, (16, 8), seed=1)
     for variable in parameters.flat()[:4]:
@@ -38,7 +38,7 @@ def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23) -> Evalua
     listed = np.concatenate([held_out[:, None], drawn], axis=1)
     test_users = np.arange(users, dtype=np.int32)
     alone = ranks or Ranks(Place())
-    return Evaluator(parameters, tf.float32, test_users, listed, counted, chunk, alone)
+    return Evaluator(parameters, tf.float32, test_users, listed, counted, chunk, alone, **how)
 
 
 def test_chunks_of_one_seven_and_all_users_give_the_same_totals() -> None:
@@ -48,6 +48,23 @@ def test_chunks_of_one_seven_and_all_users_give_the_same_totals() -> None:
     for result in results[1:]:
         assert (result.hits, result.users) == (results[0].hits, results[0].users)
         assert result.gains == pytest.approx(results[0].gains)
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_the_fast_form_finds_the_same_ranks_from_projected_tables(lanes: int) -> None:
+    expected = evaluator(1000).run(10)
+    for chunk in (1, 7, 23, 1000):
+        found = evaluator(chunk, fast=True, lanes=lanes).run(10)
+        assert (found.hits, found.users) == (expected.hits, expected.users)
+        assert found.gains == pytest.approx(expected.gains)
+
+
+def test_the_fast_form_sees_weights_that_have_changed_since() -> None:
+    fast = evaluator(7, fast=True)
+    before = fast.run(10)
+    for variable in fast._parameters.flat()[:4]:
+        variable.assign(-2 * variable[::-1])
+    assert fast.run(10).gains != before.gains
 
 
 def test_scores_do_not_depend_on_the_ranks_that_share_the_users() -> None:
@@ -66,7 +83,7 @@ def test_rates_are_sums_divided_once_so_a_rank_without_users_works() -> None:
 
 def test_scores_that_are_no_number_end_the_evaluation_on_every_rank() -> None:
     broken = evaluator(7)
-    broken._score = lambda users, items: tf.fill(tf.shape(items), float("nan"))
+    broken._scores = lambda _users, items: np.full(items.shape, np.nan)
     with pytest.raises(metrics.NonFiniteScores):
         broken.run(10)
     with pytest.raises(metrics.NonFiniteScores):  # another rank met the NaN
@@ -75,7 +92,7 @@ def test_scores_that_are_no_number_end_the_evaluation_on_every_rank() -> None:
 
 def test_a_constant_model_hits_nobody() -> None:
     constant = evaluator(7)
-    constant._score = lambda users, items: tf.zeros(tf.shape(items))
+    constant._scores = lambda _users, items: np.zeros(items.shape)
     assert constant.run(10).hr == 0.0
 
 
