@@ -39,8 +39,8 @@ class Evaluator:
         counted: bool [n, m], False for sampled slots that repeat an earlier item.
         chunk: most users scored at once.
         ranks: shares the users out and adds the results up.
-        fast: project every user and item once per evaluation (`ncf.folded`) instead of scoring
-            every pair from its embeddings.
+        fast: project every item and every user once per evaluation (`ncf.folded`) instead of
+            scoring every pair from its embeddings.
         lanes: chunks scored side by side.
     """
 
@@ -73,7 +73,13 @@ class Evaluator:
 
         shapes = [tf.TensorSpec([None], tf.int32), tf.TensorSpec([None, width], tf.int32)]
         self._reference = tf.function(reference, input_signature=shapes)
-        self._folded = tf.function(folded.score_lists, reduce_retracing=True, autograph=False)
+
+        def fast_form(tables: folded.Folded, users: Any, items: Any) -> Any:
+            own = (tf.gather(parameters.mlp_user, users), tf.gather(parameters.gmf_user, users))
+            rows = folded.fold_users(parameters, *own, compute_dtype)
+            return folded.score_lists(tables, *rows, items)
+
+        self._folded = tf.function(fast_form, reduce_retracing=True, autograph=False)
 
     def run(self, k: int) -> metrics.Totals:
         """HR@k and NDCG@k sums over the users of all ranks.
@@ -84,7 +90,7 @@ class Evaluator:
         """
         totals, broken = metrics.Totals(0.0, 0.0, 0), float(bool(not_finite(self._parameters)))
         if self._fast:
-            self._tables = folded.fold(self._parameters, self._dtype)
+            self._tables = folded.fold(self._parameters, self._dtype, users=False)
         begins = range(0, len(self._users), self._chunk)
         try:
             with ThreadPoolExecutor(self._lanes) as lanes:

@@ -44,25 +44,44 @@ class Folded(NamedTuple):
     hidden: bool
 
 
-def fold(parameters: Parameters, compute_dtype: Any) -> Folded:
+def _first_kernel(parameters: Parameters) -> Any:
+    """The first kernel; without hidden layers the MLP's part of the output kernel."""
+    if parameters.kernels:
+        return tf.convert_to_tensor(parameters.kernels[0])
+    return tf.convert_to_tensor(parameters.output_kernel)[parameters.gmf_user.shape[1] :]
+
+
+def fold_users(parameters: Parameters, mlp: Any, gmf: Any, compute_dtype: Any) -> tuple[Any, Any]:
+    """Rows of `Folded.user` and `Folded.gmf_user` from rows of the two embeddings."""
+    factors, width = gmf.shape[1], mlp.shape[1]
+    hidden = bool(parameters.kernels)
+    user = dense(mlp, _first_kernel(parameters)[:width], compute_dtype)
+    user = tf.cast(user, tf.float32)
+    if hidden:
+        user = tf.cast(user + parameters.biases[0], compute_dtype)
+    return user, gmf * tf.convert_to_tensor(parameters.output_kernel)[:factors, 0]
+
+
+def fold(parameters: Parameters, compute_dtype: Any, *, users: bool = True) -> Folded:
     """Multiply the tables once, in the matmul's precision.
 
     Args:
         parameters: float32; what changes in them later does not show.
         compute_dtype: type of the matmuls and of the projected tables.
+        users: False leaves the users' tables empty, for those who fold a few at a time.
     """
     factors, width = parameters.gmf_user.shape[1], parameters.mlp_user.shape[1]
     hidden = bool(parameters.kernels)
     mlp_output = tf.convert_to_tensor(parameters.output_kernel)[factors:]
-    first = parameters.kernels[0] if hidden else mlp_output
-    first = tf.convert_to_tensor(first)
-    user = tf.cast(dense(parameters.mlp_user, first[:width], compute_dtype), tf.float32)
-    item = tf.cast(dense(parameters.mlp_item, first[width:], compute_dtype), tf.float32)
-    table = compute_dtype if hidden else tf.float32
+    rows = (parameters.mlp_user, parameters.gmf_user)
+    if not users:
+        rows = (tf.zeros([0, width]), tf.zeros([0, factors]))
+    user, gmf_user = fold_users(parameters, *rows, compute_dtype)
+    item = dense(parameters.mlp_item, _first_kernel(parameters)[width:], compute_dtype)
     return Folded(
-        user=tf.cast(user + parameters.biases[0] if hidden else user, table),
-        item=tf.cast(item, table),
-        gmf_user=parameters.gmf_user * parameters.output_kernel[:factors, 0],
+        user=user,
+        item=item if hidden else tf.cast(item, tf.float32),
+        gmf_user=gmf_user,
         gmf_item=tf.convert_to_tensor(parameters.gmf_item),
         kernels=tuple(tf.cast(kernel, compute_dtype) for kernel in parameters.kernels[1:]),
         biases=tuple(tf.cast(bias, compute_dtype) for bias in parameters.biases[1:]),
@@ -112,16 +131,19 @@ def scores(tables: Folded, users: Any, items: Any) -> Any:
     return upper(tables, hidden) + tf.reduce_sum(gmf, axis=1) + tables.output_bias
 
 
-def score_lists(tables: Folded, users: Any, items: Any) -> Any:
-    """Scores of lists, float32 [c, m], from int32 users [c] and their items [c, m].
+def score_lists(tables: Folded, user: Any, gmf_user: Any, items: Any) -> Any:
+    """Scores of lists, float32 [c, m]: each user's row serves its whole list.
 
-    A user's row is looked up once for the whole list.
+    Args:
+        tables: only the items' and the upper layers count.
+        user: rows of the users from `fold_users`, [c, W].
+        gmf_user: likewise, float32 [c, F].
+        items: int32 [c, m].
     """
     shape = tf.shape(items)
-    user_rows = tf.gather(tables.user, users)[:, None, :]
-    hidden = first_layer(tables, user_rows, tf.gather(tables.item, items))
+    hidden = first_layer(tables, user[:, None, :], tf.gather(tables.item, items))
     mlp = upper(tables, tf.reshape(hidden, [shape[0] * shape[1], hidden.shape[2]]))
-    gmf = tf.linalg.matvec(tf.gather(tables.gmf_item, items), tf.gather(tables.gmf_user, users))
+    gmf = tf.linalg.matvec(tf.gather(tables.gmf_item, items), gmf_user)
     return tf.reshape(mlp, shape) + gmf + tables.output_bias
 
 

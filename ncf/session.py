@@ -21,6 +21,7 @@ from ncf import (
     environment,
     precision,
     record,
+    roofline,
 )
 from ncf.errors import UserError
 
@@ -77,6 +78,13 @@ class Session:
         self._dtype = dtype
         probed = precision.probe(chosen, lambda a, b: tf.cast(dense(a, b, dtype), tf.float32))
         self.precision: record.Precision = probed
+        self._peaks = (0.0, 0.0)
+        if self.config.mode == "train":  # before the model, which then takes the probe's memory
+            lanes, on_gpu = self._devices.lanes, self._on_gpu
+            self._peaks = (
+                roofline.matmul_peak(dtype, lanes, on_gpu=on_gpu),
+                roofline.copy_peak(lanes, on_gpu=on_gpu),
+            )
 
     def _build_model(self) -> None:
         from ncf import model
@@ -146,24 +154,16 @@ class Session:
         width = max(self.config.layers[1:], default=self.config.layers[0])
         return max(1, environment.level_2_cache_bytes() // width)
 
-    def measure_roofline(self) -> record.Roofline:
-        """Count what a sample of the first step costs, and measure this rank's peaks."""
-        from ncf import roofline
-
+    def roofline(self) -> record.Roofline:
+        """What a sample of the first step costs, and this rank's peaks."""
         first = self.shares()[0]
         keys = self.epoch_keys(self.first_epoch)[0]
         begin, valid = (np.int64(n) for n in (first.first, first.valid))
         users = self.sampler.batch(keys, begin, valid, first.padded).users.numpy()
         operations, moved = self.formulation.cost(users, self.sampler.group_size)
-        lanes, on_gpu = self._devices.lanes, self._on_gpu
-        return record.Roofline(
-            formulation=self.config.formulation,
-            compute_dtype=self.precision.compute_dtype,
-            flops_per_sample=operations,
-            bytes_per_sample=moved,
-            matmul_flops_per_second=roofline.matmul_peak(self._dtype, lanes, on_gpu=on_gpu),
-            copy_bytes_per_second=roofline.copy_peak(lanes, on_gpu=on_gpu),
-        )
+        compute_dtype = self.precision.compute_dtype
+        costs = (operations, moved)
+        return record.Roofline(self.config.formulation, compute_dtype, *costs, *self._peaks)
 
     def shares(self) -> list[Share]:
         """This rank's part of every step of an epoch."""

@@ -89,7 +89,7 @@ class Run:
             asked, found = session.precision.requested, session.precision.effective
             return "invalid", f"{asked} was requested and the device computes in {found}"
         self._compile()
-        self.roofline = session.measure_roofline()
+        self.roofline = session.roofline()
         first_keys = session.epoch_keys(session.first_epoch)[0]
         self.false_negatives, self.negatives_checked = session.sampler.false_negatives(first_keys)
         for epoch in range(session.first_epoch, config.epochs + 1):
