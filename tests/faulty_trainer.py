@@ -31,6 +31,8 @@ def strike(kind: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "abort":
         os.abort()
+    if kind == "segv":
+        os.kill(os.getpid(), signal.SIGSEGV)
     if kind == "raise":
         raise RuntimeError(SAID)
     if kind == "exit":
