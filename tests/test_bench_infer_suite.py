@@ -54,6 +54,6 @@ def test_a_suite_of_inference_runs_resumes_and_reports(tmp_path) -> None:
     report = (tmp_path / "results" / "timed" / "report.md").read_text(encoding="utf-8")
     assert "Inference latency" in report
     again = bench(tmp_path, "plan", "timed.toml")
-    assert "0 to run, 2 of 2 stored" in again.stdout
+    assert "nothing to run: 2 of 2 runs are stored" in again.stdout
     status = json.loads(bench(tmp_path, "status", "timed.toml", "--json").stdout)
     assert [cell["stale"] for cell in status["cells"]] == [[], []]
