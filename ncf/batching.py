@@ -10,6 +10,12 @@ same shapes; a rank whose share is short pads with samples of weight 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -49,3 +55,30 @@ def share(step: int, groups: int, per_step: int, rank: int, world_size: int) -> 
 def user_slice(users: int, rank: int, world_size: int) -> slice:
     """The test users that `rank` evaluates; sizes differ by at most one, and may be 0."""
     return slice(users * rank // world_size, users * (rank + 1) // world_size)
+
+
+def own_shares(groups: Sequence[int], per_step: int, rank: int) -> list[Share]:
+    """The parts of all steps of `rank` where every rank has groups of its own.
+
+    Every step takes the same fraction of each rank's groups, so all finish together, and a step
+    has `per_step` groups of all ranks together (give or take one per rank).
+
+    Args:
+        groups: of each rank.
+        per_step: of all ranks together.
+        rank: whose shares.
+    """
+    counts = np.asarray(groups, np.int64)[:, None]
+    total = int(counts.sum())
+    steps = steps_per_epoch(total, per_step)
+    ends = np.minimum(np.arange(steps + 1, dtype=np.int64) * per_step, total)
+    begins = counts * ends // total  # [ranks, steps + 1]
+    sizes = np.diff(begins, axis=1)
+    widest = sizes.max(axis=0)
+    full = int(widest[:-1].max(initial=0))
+    padded = [full] * (steps - 1) + [int(widest[-1])]
+    totals = sizes.sum(axis=0)
+    return [
+        Share(int(begins[rank, step]), int(sizes[rank, step]), padded[step], int(totals[step]))
+        for step in range(steps)
+    ]

@@ -187,20 +187,17 @@ class Reader:
         )
 
 
-def load(
-    path: Path, names: Sequence[str], variables: Sequence[Any], data: Belongs
-) -> dict[str, Any]:
-    """Assign the checkpoint's arrays to variables and return its meta data.
+def read(
+    path: Path, names: Sequence[str], shapes: Sequence[Sequence[int]], data: Belongs
+) -> tuple[list[Any], dict[str, Any]]:
+    """A checkpoint's arrays by name, and its meta data.
 
     Raises:
-        UserError: missing or damaged file, other sizes, other data; nothing was assigned then.
+        UserError: missing or damaged file, other sizes, other data.
     """
     reader = Reader(find(path, "--load_checkpoint_path"))
     reader.belong_to(data)
-    arrays = reader.arrays(names, [tuple(variable.shape) for variable in variables])
-    for array, variable in zip(arrays, variables, strict=True):
-        variable.assign(array)
-    return reader.meta
+    return reader.arrays(names, shapes), reader.meta
 
 
 def best_hr(folder: Path) -> float:

@@ -72,6 +72,12 @@ class TrainConfig:
         "what an epoch shuffles: positives, their negatives beside them (grouped), or samples",
         choices=("grouped", "shuffled"),
     )
+    parallel: str = option(
+        "user-sharded",
+        "what several ranks share: nothing of a user, each rank having its own (user-sharded), or "
+        "every parameter (replicated, as published)",
+        choices=("user-sharded", "replicated"),
+    )
     micro_batch: str = option(
         "auto",
         "fast only: samples that are computed at once; auto fills a CPU's cache, and is the whole "

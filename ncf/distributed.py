@@ -165,6 +165,18 @@ class Ranks:
             return [value]
         return list(self._horovod.allgather_object(value))
 
+    def gather_rows(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """The rows of all ranks, rank after rank; [n, width] with an n of each rank's own."""
+        if self._horovod is None:
+            return rows
+        return np.asarray(self._horovod.allgather(rows, name="ncf.gather_rows"))
+
+    def broadcast_array(self, array: NDArray[Any]) -> NDArray[Any]:
+        """The first rank's array; every rank passes one of that shape."""
+        if self._horovod is None:
+            return array
+        return np.asarray(self._horovod.broadcast(array, root_rank=0, name="ncf.broadcast_array"))
+
     def version(self) -> str:
         """Horovod's version, or that it is not used."""
         if self._horovod is None:

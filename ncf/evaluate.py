@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from ncf.distributed import Ranks
     from ncf.model import Parameters
+    from ncf.sharing import Alone
 
 
 PAIRS = 8192
@@ -52,7 +53,7 @@ class Evaluator:
         candidates: NDArray[np.int32],
         counted: NDArray[np.bool_],
         chunk: int,
-        ranks: Ranks,
+        ranks: Ranks | Alone,
         *,
         fast: bool = False,
         lanes: int = 1,

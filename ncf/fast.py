@@ -92,7 +92,9 @@ class Fast:
         dropout: rate and widths of the masks.
         lanes: chunks walked side by side.
         chunk: most groups of a chunk.
-        samples: per step on this rank; with fewer than items, items are not projected as a table.
+        size: samples of a group.
+        groups: of a step on this rank; with fewer samples than items, the samples' items are
+            projected instead of the table.
         whole: True where the caller compiles the whole step.
     """
 
@@ -106,13 +108,15 @@ class Fast:
         *,
         lanes: int,
         chunk: int,
-        samples: int,
+        size: int,
+        groups: int,
         whole: bool,
     ) -> None:
         self._parameters, self._dtype = parameters, compute_dtype
         self._lanes, self._most, self._whole = (1 if whole else lanes), chunk, whole
+        self.micro_batch: int | None = cut(groups, self._lanes, chunk).chunk * size
         self._core = Core(compute_dtype, dropout, pieces=not whole)
-        self._project = parameters.gmf_item.shape[0] <= samples
+        self._project = parameters.gmf_item.shape[0] <= groups * size
         width = dropout.widths[0] if dropout.widths else 1
         item_width = width if self._project else parameters.mlp_item.shape[1]
         self._sums = None if whole else Sums(parameters, lanes, item_width)

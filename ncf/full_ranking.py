@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ncf.dataset import Data
     from ncf.distributed import Ranks
     from ncf.model import Parameters
+    from ncf.sharing import Alone
 
 PROTOCOL = "full"
 _CHUNK_USERS = 4096
@@ -41,7 +42,7 @@ class FullEvaluator:
         parameters: Parameters,
         compute_dtype: Any,
         data: Data,
-        ranks: Ranks,
+        ranks: Ranks | Alone,
         *,
         formulation: str,
         lanes: int,

@@ -17,6 +17,9 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
 EMBEDDING_STDDEV = 0.01
 
 
@@ -85,28 +88,44 @@ def assembled(flat: Sequence[Any]) -> Parameters:
     return Parameters(gmf_user, gmf_item, mlp_user, mlp_item, kernels, biases, output, bias)
 
 
-def create(users: int, items: int, factors: int, layers: Sequence[int], seed: int) -> Parameters:
+def create(
+    users: int,
+    items: int,
+    factors: int,
+    layers: Sequence[int],
+    seed: int,
+    own_users: NDArray[np.integer[Any]] | None = None,
+) -> Parameters:
     """Fresh variables; every one draws from its own stream of `seed`.
 
     Embeddings normal(0, 0.01), hidden kernels Glorot uniform, output kernel LeCun uniform,
     biases 0, as in NVIDIA's implementation.
+
+    Args:
+        users: rows of the users' tables.
+        items: rows of the items' tables.
+        factors: width of the GMF embeddings.
+        layers: widths of the MLP.
+        seed: of all streams.
+        own_users: keep these users' rows only, the values that they have among all.
     """
     streams = iter(range(1000))
 
     def stream() -> list[int]:
         return [seed & 0x7FFFFFFF, (seed >> 31) ^ (next(streams) << 20)]
 
-    def table(rows: int, width: int) -> Any:
+    def table(rows: int, width: int, own: Any = None) -> Any:
         values = tf.random.stateless_normal([rows, width], stream(), stddev=EMBEDDING_STDDEV)
-        return tf.Variable(values, name="embedding")
+        return tf.Variable(values if own is None else tf.gather(values, own), name="embedding")
 
     def kernel(fan_in: int, fan_out: int, limit: float) -> Any:
         values = tf.random.stateless_uniform([fan_in, fan_out], stream(), -limit, limit)
         return tf.Variable(values, name="kernel")
 
     user_width = layers[0] // 2
-    gmf_user, gmf_item = table(users, factors), table(items, factors)
-    mlp_user, mlp_item = table(users, user_width), table(items, layers[0] - user_width)
+    gmf_user, gmf_item = table(users, factors, own_users), table(items, factors)
+    mlp_user = table(users, user_width, own_users)
+    mlp_item = table(items, layers[0] - user_width)
     kernels = [
         kernel(fan_in, fan_out, math.sqrt(6 / (fan_in + fan_out)))
         for fan_in, fan_out in pairwise(layers)

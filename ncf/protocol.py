@@ -10,6 +10,7 @@ import numpy as np
 
 from ncf import candidates, dataset, full_ranking, metrics, record
 from ncf.errors import UserError
+from ncf.sharing import Alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ncf.evaluate import Evaluator
     from ncf.full_ranking import FullEvaluator
     from ncf.model import Parameters
+    from ncf.sharing import Shard
 
 
 @dataclass(frozen=True)
@@ -57,14 +59,17 @@ def build(
     ranks: Ranks,
     *,
     lanes: int = 1,
+    shard: Shard | None = None,
 ) -> Evaluation:
     """Everything an evaluation needs.
+
+    With a shard the parameters hold its users' rows, and this rank evaluates all of these users.
 
     Raises:
         UserError: the candidates that are asked for cannot be had from these data.
     """
     if asked.protocol == full_ranking.PROTOCOL:
-        return _full(asked, data, parameters, compute_dtype, ranks, lanes)
+        return _full(asked, data, parameters, compute_dtype, ranks, lanes, shard)
     from ncf.evaluate import Evaluator
 
     stored = data.manifest["candidates"]
@@ -82,25 +87,41 @@ def build(
         data, asked.topk, protocol, per_user, dataset.digest(drawn), counted.sum(axis=1), baseline
     )
     listed = np.concatenate([held_out[:, None], drawn], axis=1)
+    users = np.asarray(data.test_users)
+    reducer: Ranks | Alone = ranks
+    if shard:
+        listed, counted = listed[shard.test_rows], counted[shard.test_rows]
+        users, reducer = shard.data.test_users, Alone(ranks)
     evaluator = Evaluator(
         parameters,
         compute_dtype,
-        np.asarray(data.test_users),
+        users,
         listed,
         counted,
         asked.users_per_batch,
-        ranks,
+        reducer,
         fast=asked.formulation == "fast",
         lanes=lanes,
     )
-    return Evaluation(about, evaluator, listed.size)
+    return Evaluation(about, evaluator, drawn.size + len(drawn))
 
 
 def _full(
-    asked: Asked, data: Data, parameters: Parameters, compute_dtype: Any, ranks: Ranks, lanes: int
+    asked: Asked,
+    data: Data,
+    parameters: Parameters,
+    compute_dtype: Any,
+    ranks: Ranks,
+    lanes: int,
+    shard: Shard | None,
 ) -> Evaluation:
     evaluator = full_ranking.FullEvaluator(
-        parameters, compute_dtype, data, ranks, formulation=asked.formulation, lanes=lanes
+        parameters,
+        compute_dtype,
+        shard.data if shard else data,
+        Alone(ranks) if shard else ranks,
+        formulation=asked.formulation,
+        lanes=lanes,
     )
     identity = hashlib.sha256(f"{full_ranking.PROTOCOL} {data.hash}".encode()).hexdigest()
     baseline = metrics.Totals.of(full_ranking.popularity_places(data), asked.topk)

@@ -6,7 +6,6 @@ is pinned, and only then does TensorFlow create anything.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ncf import (
+    batching,
     checkpoint,
     dataset,
     distributed,
@@ -24,6 +24,8 @@ from ncf import (
     roofline,
 )
 from ncf.errors import UserError
+from ncf.sharing import Shard
+from ncf.state import State
 
 if TYPE_CHECKING:
     from ncf.batching import Share
@@ -39,7 +41,6 @@ class Session:
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
-        self.micro_batch: int | None = None  # of the fast formulation
         self.data = dataset.load(Path(config.data))
         place = distributed.place_from_environment(dict(os.environ))
         lanes = MOST_LANES if config.formulation == "fast" else 1
@@ -47,13 +48,17 @@ class Session:
         self.ranks = distributed.Ranks(place)
         self._on_gpu = self._devices.on_gpu
         self.seed = int(self.ranks.broadcast_object(_seed(config.seed)))
+        self.shard: Shard | None = None
+        if self.ranks.size > 1 and config.parallel == "user-sharded":
+            self.shard = Shard(self.data, self.ranks.rank, self.ranks.size)
         self._choose_precision()
         self._build_model()
         self._build_evaluation()
         self.first_epoch, self._best_hr = 1, -1.0
+        self._state = State(self.parameters, self.update, self.ranks, self.shard)
         if config.load_checkpoint_path:
             self._load_checkpoint()
-        self.ranks.broadcast(self._state())
+        self._state.broadcast()
         if differs := self.weights_differ():
             raise UserError(
                 f"{differs} right after the broadcast: is one network reaching another?"
@@ -87,28 +92,36 @@ class Session:
             )
 
     def _build_model(self) -> None:
-        from ncf import model
+        from ncf import formulations, model
         from ncf.optimizer import Adam
         from ncf.sampling import Sampler
         from ncf.update import Update
 
         config, data = self.config, self.data
+        own = self.shard.data if self.shard else data
         self.sampler = Sampler(
-            np.asarray(data.train_offsets),
-            np.asarray(data.train_items),
+            np.asarray(own.train_offsets),
+            np.asarray(own.train_items),
             data.n_items,
             config.negative_samples,
             exact=config.no_neg_trick,
             grouped=config.batching == "grouped",
         )
         self._check_steps()
-        self.parameters = model.create(
-            data.n_users, data.n_items, config.factors, config.layers, self.seed
-        )
+        sizes = (data.n_users, data.n_items, config.factors, config.layers)
+        own_users = self.shard.users if self.shard else None
+        self.parameters = model.create(*sizes, self.seed, own_users)
         self._adam = Adam(
             self.parameters.flat(), config.learning_rate, config.beta1, config.beta2, config.eps
         )
-        self.formulation = self._formulation()
+        self.formulation = formulations.build(
+            config,
+            self.parameters,
+            self._dtype,
+            groups=self.shares()[0].padded,
+            lanes=self._devices.lanes,
+            whole=self._whole,
+        )
         self.update = Update(
             self.sampler,
             self.formulation,
@@ -117,42 +130,15 @@ class Session:
             loss_scale=config.loss_scale,
             compute_dtype=self.precision.compute_dtype,
             xla=self._whole,
+            own=[name.endswith("_user") for name in self.parameters.names()]
+            if self.shard
+            else None,
         )
 
     @property
     def _whole(self) -> bool:
         """Whether the whole gradient computation is compiled by XLA."""
         return self.config.xla or (self._on_gpu and self.config.formulation == "fast")
-
-    def _formulation(self) -> Any:
-        from ncf.dropout import Dropout
-        from ncf.fast import Fast
-        from ncf.step import Reference
-
-        config = self.config
-        dropout = Dropout(config.layers[1:], config.dropout)
-        if config.formulation == "reference":
-            return Reference(self.parameters, self._dtype, dropout)
-        groups = self.shares()[0].padded
-        self.micro_batch = self._micro_batch(groups)
-        return Fast(
-            self.parameters,
-            self._dtype,
-            dropout,
-            lanes=self._devices.lanes,
-            chunk=max(1, self.micro_batch // self.sampler.group_size),
-            samples=groups * self.sampler.group_size,
-            whole=self._whole,
-        )
-
-    def _micro_batch(self, groups: int) -> int:
-        """Samples of a chunk: as asked, or what the cache holds, or on a GPU the whole share."""
-        if self.config.micro_batch != "auto":
-            return int(self.config.micro_batch)
-        if self._whole:
-            return groups * self.sampler.group_size
-        width = max(self.config.layers[1:], default=self.config.layers[0])
-        return max(1, environment.level_2_cache_bytes() // width)
 
     def roofline(self) -> record.Roofline:
         """What a sample of the first step costs, and this rank's peaks."""
@@ -167,16 +153,27 @@ class Session:
 
     def shares(self) -> list[Share]:
         """This rank's part of every step of an epoch."""
-        from ncf.batching import groups_per_step, share, steps_per_epoch
+        ranks, size = self.ranks, self.sampler.group_size
+        per_step = batching.groups_per_step(self.config.batch_size, size)
+        if self.shard:
+            each = (1 + self.config.negative_samples) // size
+            groups = [positives * each for positives in self.shard.positives]
+            return batching.own_shares(groups, per_step, ranks.rank)
+        groups_ = self.sampler.groups
+        steps = batching.steps_per_epoch(groups_, per_step)
+        parts = range(steps)
+        return [batching.share(i, groups_, per_step, ranks.rank, ranks.size) for i in parts]
 
-        groups, ranks = self.sampler.groups, self.ranks
-        per_step = groups_per_step(self.config.batch_size, self.sampler.group_size)
-        steps = steps_per_epoch(groups, per_step)
-        return [share(step, groups, per_step, ranks.rank, ranks.size) for step in range(steps)]
+    @property
+    def samples(self) -> int:
+        """Samples of an epoch, of all ranks together."""
+        return self.data.n_train * (1 + self.config.negative_samples)
 
     def _check_steps(self) -> None:
         config = self.config
-        steps = len(self.shares()) * config.epochs
+        per_step = batching.groups_per_step(config.batch_size, self.sampler.group_size)
+        groups = self.samples // self.sampler.group_size
+        steps = batching.steps_per_epoch(groups, per_step) * config.epochs
         if config.mode == "train" and config.warmup_steps >= steps:
             raise UserError(
                 f"--warmup_steps {config.warmup_steps}: the run has only {steps} steps, so nothing "
@@ -196,33 +193,21 @@ class Session:
         )
         lanes = self._devices.lanes
         found = protocol.build(
-            asked, self.data, self.parameters, self._dtype, self.ranks, lanes=lanes
+            asked,
+            self.data,
+            self.parameters,
+            self._dtype,
+            self.ranks,
+            lanes=lanes,
+            shard=self.shard,
         )
         self.dataset, self.evaluator = found.dataset, found.evaluator
         self.scored_per_evaluation = found.scores
 
-    def _state(self) -> list[Any]:
-        return [*self.parameters.flat(), *self.update.state()]
-
-    def _state_names(self) -> list[str]:
-        names = self.parameters.names()
-        moments = [f"adam_{kind}_{name}" for kind in ("first", "second") for name in names]
-        return [*names, *moments, "adam_beta1_power", "adam_beta2_power", "loss_scale"]
-
     def _load_checkpoint(self) -> None:
-        meta: dict[str, Any] = {}
-        problem = None
-        if self.ranks.is_first:
-            path = Path(self.config.load_checkpoint_path)
-            self._best_hr = checkpoint.best_hr(Path(self.config.checkpoint_dir))
-            try:
-                meta = checkpoint.load(path, self._state_names(), self._state(), self._belongs())
-            except UserError as error:
-                problem = str(error)
-        problem = self.ranks.broadcast_object(problem)  # all ranks end together
-        if problem:
-            raise UserError(problem)
-        self.first_epoch = int(self.ranks.broadcast_object(meta.get("epoch", 0))) + 1
+        self._best_hr = checkpoint.best_hr(Path(self.config.checkpoint_dir))
+        meta = self._state.load(Path(self.config.load_checkpoint_path), self._belongs())
+        self.first_epoch = int(meta.get("epoch", 0)) + 1
         if self.config.mode == "train" and self.first_epoch > self.config.epochs:
             raise UserError(
                 f"--load_checkpoint_path is at epoch {self.first_epoch - 1} already: "
@@ -234,8 +219,16 @@ class Session:
         return checkpoint.Belongs(data.n_users, data.n_items, data.hash, data.ids_hash)
 
     def save_checkpoints(self, epochs: list[record.Epoch]) -> None:
-        """Write `last.npz`, and `best.npz` when this epoch is the best so far; first rank only."""
-        if not (self.config.checkpoint_dir and self.ranks.is_first):
+        """Write `last.npz`, and `best.npz` when this epoch is the best so far.
+
+        All ranks bring their rows, the first one writes.
+        """
+        if not self.config.checkpoint_dir:
+            return
+        if not (self.shard or self.ranks.is_first):
+            return
+        values, names = self._state.whole(), self._state.names
+        if not self.ranks.is_first:
             return
         entry, folder = epochs[-1], Path(self.config.checkpoint_dir)
         meta = {
@@ -247,18 +240,17 @@ class Session:
             "seed": self.seed,
             "config": self.config_echo(),
         }
-        values = [variable.numpy() for variable in self._state()]
-        checkpoint.save(folder / checkpoint.LAST, self._state_names(), values, meta)
+        checkpoint.save(folder / checkpoint.LAST, names, values, meta)
         if entry.hr_at_k is not None and entry.hr_at_k > self._best_hr:
             self._best_hr = entry.hr_at_k
-            checkpoint.save(folder / checkpoint.BEST, self._state_names(), values, meta)
+            checkpoint.save(folder / checkpoint.BEST, names, values, meta)
 
     def config_echo(self) -> dict[str, Any]:
         """Options as used: the seed resolved, protocol and candidates as in the data."""
         return {
             **self.config.echo(),
             "seed": self.seed,
-            "micro_batch": self.micro_batch,
+            "micro_batch": self.formulation.micro_batch,
             "protocol": self.dataset.protocol,
             "valid_negative": self.dataset.candidates_per_user,
         }
@@ -267,10 +259,16 @@ class Session:
         """The keys of an epoch's samples and of its dropout, as tensors."""
         import tensorflow as tf
 
-        from ncf.sampling import epoch_keys
+        from ncf.sampling import derive_key, epoch_keys
         from ncf.update import dropout_key
 
-        return tf.constant(epoch_keys(self.seed, epoch)), dropout_key(self.seed, epoch)
+        # Ranks that order their own users' positives number them alike: streams of their own.
+        seed = derive_key(self.seed, 1 << 33, self.ranks.rank) if self.shard else self.seed
+        return tf.constant(epoch_keys(seed, epoch)), dropout_key(seed, epoch)
+
+    def start_timing(self) -> None:
+        """What was waited for until now belongs to the warm-up."""
+        self.update.waited.assign(0.0)
 
     def start_epoch(self) -> None:
         """Reset what accumulates over an epoch."""
@@ -281,17 +279,25 @@ class Session:
         return float(self.update.loss_sum.numpy())
 
     def weights_differ(self) -> str | None:
-        """Compare a hash of the weights across ranks; a sentence if they differ, else None."""
-        if self.ranks.size == 1:
+        """A sentence if what all ranks hold differs between them, else None."""
+        return self._state.differ()
+
+    def false_negatives(self) -> tuple[int, int]:
+        """False negatives among the first ones of the first epoch, and how many were looked at."""
+        found = self.sampler.false_negatives(self.epoch_keys(self.first_epoch)[0])
+        if not self.shard:
+            return found
+        false, looked_at = self.ranks.sum(found)
+        return int(false), int(looked_at)
+
+    def communication(self, steps: int, seconds: float) -> record.Communication | None:
+        """What ranks sent each other in `steps` steps that took this rank `seconds`."""
+        if self.ranks.size == 1 or not steps:
             return None
-        digest = hashlib.sha256()
-        for variable in self.parameters.flat():
-            digest.update(variable.numpy().tobytes())
-        digests = self.ranks.gather_objects(digest.hexdigest()[:16])
-        if len(set(digests)) == 1:
-            return None
-        odd = [rank for rank, value in enumerate(digests) if value != digests[0]]
-        return f"ranks {odd} hold other weights than rank 0"
+        times = self.ranks.gather_objects((float(self.update.waited.numpy()), seconds))
+        waiting, stepping = zip(*times, strict=True)
+        moved = self.update.reduced_bytes
+        return record.Communication(self.config.parallel, moved, steps, waiting, stepping)
 
     def gather_memory(self, status: str) -> tuple[int, ...]:
         """Peak bytes of every rank; only this rank's when the others may be gone."""

@@ -85,6 +85,7 @@ class Reference:
     """
 
     name = "reference"
+    micro_batch: int | None = None
 
     def __init__(
         self,

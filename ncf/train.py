@@ -80,6 +80,8 @@ class Run:
         self.false_negatives: int | None = None
         self.negatives_checked: int | None = None
         self.roofline: record.Roofline | None = None
+        self.communication: record.Communication | None = None
+        self._steps, self._seconds = 0, 0.0
         self._warmup_left = session.config.warmup_steps
 
     def train(self) -> tuple[str, str | None]:
@@ -90,8 +92,7 @@ class Run:
             return "invalid", f"{asked} was requested and the device computes in {found}"
         self._compile()
         self.roofline = session.roofline()
-        first_keys = session.epoch_keys(session.first_epoch)[0]
-        self.false_negatives, self.negatives_checked = session.sampler.false_negatives(first_keys)
+        self.false_negatives, self.negatives_checked = session.false_negatives()
         for epoch in range(session.first_epoch, config.epochs + 1):
             entry = self._train_epoch(epoch)
             if math.isfinite(entry.loss) and epoch >= config.eval_after:
@@ -100,6 +101,7 @@ class Run:
                 return "nan", f"epoch {epoch}: loss or scores are not finite"
             self.epochs.append(entry)
             self._report(entry)
+            self.communication = session.communication(self._steps, self._seconds)
             session.save_checkpoints(self.epochs)
             if session.ranks.broadcast_object((entry.hr_at_k or 0.0) >= config.target):
                 break
@@ -138,7 +140,9 @@ class Run:
                 self._warmup_left -= len(part)
                 self.warmup_seconds += now - before
                 timed_from = now
+                session.start_timing()
             else:
+                self._steps, self._seconds = self._steps + len(part), self._seconds + now - before
                 timed += sum(share.total for share in part)
                 count = _steps_in(REPORT_SECONDS, len(part), now - before)
             if now - shown > (REPORT_SECONDS if session.config.verbose else 15):
@@ -148,7 +152,7 @@ class Run:
         end = self._clock()
         (loss_sum,) = ranks.sum([loss_sum])
         seconds, timed_seconds = ranks.max([end - start, end - timed_from if timed else 0.0])
-        samples = session.sampler.samples
+        samples = session.samples
         return record.Epoch(
             epoch=epoch,
             steps=len(shares),
@@ -227,6 +231,7 @@ class Run:
             false_negatives=self.false_negatives,
             negatives_checked=self.negatives_checked,
             roofline=self.roofline,
+            communication=self.communication,
         )
         self.logger.log("LOG", [], summary(result))
         if session.config.record:

@@ -29,7 +29,7 @@ _DROPOUT_STREAM = 1 << 32  # beyond any epoch's round number, so no other stream
 
 
 def dropout_key(seed: int, epoch: int) -> Any:
-    """The dropout key of an epoch, uint32 [2]; the same on every rank that shares the samples."""
+    """The dropout key of an epoch, uint32 [2]."""
     mixed = derive_key(seed, epoch, _DROPOUT_STREAM)
     return tf.constant([mixed & 0xFFFFFFFF, mixed >> 32], tf.uint32)
 
@@ -73,8 +73,11 @@ class Update:
         loss_scale: dynamic, a number or auto.
         compute_dtype: name of the type that the loss scale is for.
         xla: compile sampling and differentiation as a whole.
+        own: for each variable, whether it holds rows of this rank's own, whose gradients are
+            complete without the others; None where ranks hold the same.
 
-    `loss_sum` and `skipped` accumulate on the device over an epoch; reading them waits for it.
+    `loss_sum`, `skipped` and `waited` (seconds inside the all-reduce) accumulate on the device;
+    reading them waits for it. `reduced_bytes` is what one step hands to the all-reduce.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Update:
         loss_scale: str,
         compute_dtype: str,
         xla: bool,
+        own: Sequence[bool] | None = None,
     ) -> None:
         self._sampler, self._formulation = sampler, formulation
         self._adam, self._ranks = adam, ranks
@@ -95,6 +99,9 @@ class Update:
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._differentiate = tf.function(self._gradients, jit_compile=xla or None, autograph=False)
         self._compiled: dict[int, Any] = {}
+        self._own = own
+        self.waited = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+        self.reduced_bytes = 0
 
     def compile(self, padded: int) -> None:
         """Trace the steps whose shares have this shape, before the clock runs."""
@@ -149,12 +156,11 @@ class Update:
         self.loss_sum.assign_add(tf.cast(loss, tf.float64))
 
     def apply(self, gradients: list[Any]) -> None:
-        """All-reduce this rank's scaled gradients and update, or skip on overflow, on all ranks."""
-        gradients = self._ranks.sum_gradients(gradients)
-        if not self.loss_scale.active:
+        """Add this rank's scaled gradients up and update, or skip on overflow, on all ranks."""
+        gradients, finite = self._reduced(gradients)
+        if finite is None:
             self._adam.apply(gradients)
             return
-        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
         unscale = 1.0 / self.loss_scale.value
 
         def update() -> Any:
@@ -164,6 +170,41 @@ class Update:
         self.skipped.assign_add(tf.cond(finite, update, lambda: tf.constant(1, tf.int64)))
         self.loss_scale.update(finite)
 
+    def _reduced(self, gradients: list[Any]) -> tuple[list[Any], Any]:
+        """Gradients of the whole batch, and whether all ranks' are finite (None: unchecked)."""
+        own = self._own or [False] * len(gradients)
+        shared = [gradient for gradient, mine in zip(gradients, own, strict=True) if not mine]
+        checked = self.loss_scale.active
+        if checked and any(own):
+            # The others cannot see this rank's own rows; their finiteness travels as a number.
+            mine = [g for g, is_own in zip(gradients, own, strict=True) if is_own]
+            shared.append(tf.cast(tf.logical_not(_all_finite(mine)), tf.float32)[None])
+        summed = self._sum(shared)
+        bad = summed.pop() if checked and any(own) else None
+        finite = _all_finite(summed) if checked else None
+        if bad is not None:
+            finite &= tf.equal(bad[0], 0.0)
+        rest = iter(summed)
+        return [g if mine else next(rest) for g, mine in zip(gradients, own, strict=True)], finite
+
+    def _sum(self, tensors: list[Any]) -> list[Any]:
+        """All-reduce, and take note of its size and time."""
+        if self._ranks.size == 1:
+            return self._ranks.sum_gradients(tensors)
+        self.reduced_bytes = sum(t.shape.num_elements() * t.dtype.size for t in tensors)
+        with tf.control_dependencies(tensors):
+            begun = tf.timestamp()
+        with tf.control_dependencies([begun]):
+            tensors = [tf.identity(tensor) for tensor in tensors]
+        summed = self._ranks.sum_gradients(tensors)
+        with tf.control_dependencies(summed):
+            self.waited.assign_add(tf.timestamp() - begun)
+        return summed
+
     def state(self) -> list[Any]:
         """Everything beside the parameters that the next update depends on."""
         return [*self._adam.state(), self.loss_scale.value]
+
+
+def _all_finite(tensors: Sequence[Any]) -> Any:
+    return tf.reduce_all([tf.reduce_all(tf.math.is_finite(tensor)) for tensor in tensors])

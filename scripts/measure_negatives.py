@@ -85,17 +85,15 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
-    from ncf.batching import share
     from ncf.config import config_from_arguments
-    from ncf.sampling import epoch_keys
     from ncf.session import Session
 
     words = ["--data", args.data, "--batch_size", str(args.batch_size), "--seed", "1"]
     session = Session(config_from_arguments([*words, *WAYS[args.way]]))
-    sampler, update = session.sampler, session.update
-    part = share(0, sampler.samples, args.batch_size, 0, 1)
+    sampler, update, shares = session.sampler, session.update, session.shares()
+    part = shares[0]
     update.compile(part.padded)
-    keys = tf.constant(epoch_keys(1, 1))
+    keys, dropout_key = session.epoch_keys(1)
     signature = [tf.TensorSpec([], tf.int64)]
     draw = tf.function(
         lambda first: sampler.batch(keys, first, tf.constant(part.valid, tf.int64), part.padded),
@@ -103,11 +101,11 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     )
 
     def step(number: int) -> None:
-        update(keys, 1, number, share(number, sampler.samples, args.batch_size, 0, 1))
+        update(keys, dropout_key, number, [shares[number]])
         session.wait()
 
     def sample(number: int) -> None:
-        draw(tf.constant(number * args.batch_size, tf.int64)).items.numpy()
+        draw(tf.constant(shares[number].first, tf.int64)).items.numpy()
 
     result: dict[str, Any] = {
         name: [timed(work, number) for number in range(args.steps + 1)][1:]

@@ -121,7 +121,10 @@ def test_what_a_file_leaves_out_has_a_default_that_measures_speed_alone():
             "[[override]]\nwhen = { ranks = 2 }\ntimeout_s = 0\n",
             "timeout_s must be a number above 0",
         ),
-        ("[run]\nlauncher = 'mpi'\n", 'launcher must be one of auto, horovodrun, mpirun, not "mpi"'),
+        (
+            "[run]\nlauncher = 'mpi'\n",
+            'launcher must be one of auto, horovodrun, mpirun, not "mpi"',
+        ),
         ("[run]\nmeasures = 'sped'\n", "did you mean 'speed'?"),
         ("[run]\npacked = true\n", "unknown key 'packed' in [run]"),
         ("[requires]\ndevice = 'tpu'\n", "device must be one of gpu, cpu"),

@@ -171,7 +171,9 @@ def test_samples_and_seconds_of_a_throughput_come_from_the_same_steps() -> None:
     session = SimpleNamespace(
         config=SimpleNamespace(warmup_steps=3, batch_size=100, verbose=False),
         ranks=SimpleNamespace(rank=0, size=1, is_first=False, sum=list, max=list),
-        sampler=SimpleNamespace(samples=1000, group_size=5),
+        sampler=SimpleNamespace(group_size=5),
+        samples=1000,
+        start_timing=lambda: None,
         update=update,
         shares=lambda: [Share(20 * step, 20, 20, 20) for step in range(10)],
         epoch_keys=lambda _epoch: (None, None),
