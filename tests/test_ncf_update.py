@@ -11,7 +11,7 @@ from toy import import_tensorflow
 tf = import_tensorflow()
 
 from ncf.optimizer import Adam  # noqa: E402 - after TensorFlow has its threads
-from ncf.update import LossScale, Update  # noqa: E402
+from ncf.update import Update  # noqa: E402
 
 pytestmark = pytest.mark.tf
 
@@ -30,20 +30,27 @@ class Both:
         return [a + b for a, b in zip(mine, others, strict=True)]
 
 
-def an_update(rank: int, gradients: dict[int, list[Any]]) -> tuple[Update, Any]:
-    """Only what `apply` needs of an update: two ranks of a model of one variable."""
+def an_update(ranks: Any, *, own: list[bool] | None = None) -> tuple[Update, Any]:
+    """One rank's update of a model of one variable; nothing is sampled or differentiated."""
     weight = tf.Variable([1.0, 2.0])
-    update = Update.__new__(Update)
-    update._adam = Adam([weight], 0.1, 0.25, 0.5, 1e-8)
-    update._ranks = Both(rank, gradients)  # type: ignore[assignment]
-    update.loss_scale = LossScale("dynamic", "float16")
-    update.skipped = tf.Variable(0, dtype=tf.int64)
+    adam = Adam([weight], 0.1, 0.25, 0.5, 1e-8)
+    nothing: Any = None
+    update = Update(
+        nothing,
+        nothing,
+        adam,
+        ranks,
+        loss_scale="dynamic",
+        compute_dtype="float16",
+        xla=False,
+        own=own,
+    )
     return update, weight
 
 
 def test_an_overflow_on_one_rank_is_skipped_by_both_and_the_next_step_is_not() -> None:
     gradients = {0: [tf.constant([1.0, 1.0])], 1: [tf.constant([np.inf, 1.0])]}
-    ranks = [an_update(rank, gradients) for rank in (0, 1)]
+    ranks = [an_update(Both(rank, gradients)) for rank in (0, 1)]
     for rank, (update, weight) in enumerate(ranks):
         scale = float(update.loss_scale.value)
         update.apply(gradients[rank])
@@ -55,3 +62,19 @@ def test_an_overflow_on_one_rank_is_skipped_by_both_and_the_next_step_is_not() -
         update.apply(gradients[rank])
         assert int(update.skipped) == 1
     assert list(ranks[0][1].numpy()) == list(ranks[1][1].numpy()) != [1.0, 2.0]
+
+
+def test_an_overflow_in_rows_that_one_rank_owns_is_skipped_by_the_others_too() -> None:
+    # Such gradients are never sent; whether they are finite is, as a number of its own.
+    sent: dict[int, list[Any]] = {0: [tf.constant([0.0])], 1: [tf.constant([1.0])]}
+    for rank, gradient in ((0, [1.0, 1.0]), (1, [np.inf, 1.0])):
+        update, weight = an_update(Both(rank, sent), own=[True])
+        update.apply([tf.constant(gradient)])
+        assert int(update.skipped) == 1
+        assert list(weight.numpy()) == [1.0, 2.0]
+        assert update.reduced_bytes == 4
+    sent[1] = [tf.constant([0.0])]
+    update, weight = an_update(Both(0, sent), own=[True])
+    update.apply([tf.constant([1.0, 1.0])])
+    assert int(update.skipped) == 0
+    assert list(weight.numpy()) != [1.0, 2.0]
