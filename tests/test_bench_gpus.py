@@ -9,7 +9,7 @@ from fake_nvml import FakeNvml, card
 
 import bench
 from bench.gpus import Gpu, read_gpus, visible
-from bench.launch import environment
+from bench.starters import environment
 from bench.telemetry import Monitor
 
 A = card(uuid="GPU-aaaa", pci="00000000:07:00.0")
