@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import signal
 import sys
 import time
 import traceback
@@ -26,6 +27,28 @@ if TYPE_CHECKING:
 
 ALONE = ("interrupted", "error")
 """Statuses with which a rank ends without asking the others, who may be gone."""
+
+
+class Stop:
+    """Turns the first SIGTERM or Ctrl-C into a KeyboardInterrupt, and ignores the others.
+
+    A launcher asks more than once, and the second time must not cut the record short.
+    """
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in self.SIGNALS:
+            signal.signal(number, self)
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        """Handle the signal."""
+        self.asked = True
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
 
 _LOSS = re.compile(
     r"HorovodInternalError|Horovod has been shut down|gloo/|ncclRemoteError|MPI_ERR_"

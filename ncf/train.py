@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import sys
 import time
 from datetime import datetime, timezone
@@ -33,7 +32,7 @@ EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130, "error": 1}
 
 def run(config: TrainConfig) -> int:
     """Train or test as configured; write log and record; return the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    stop = job.Stop()
     started, begun = _now(), time.perf_counter()
     _check_outputs(config)
     session = Session(config)
@@ -48,7 +47,9 @@ def run(config: TrainConfig) -> int:
     except KeyboardInterrupt:
         status, reason = "interrupted", "stopped by a signal"
     except Exception as error:
-        status, reason = job.after(error)
+        # A signal that arrives inside a library's own error comes out as that library's.
+        stopped = ("interrupted", "stopped by a signal")
+        status, reason = stopped if stop.asked else job.after(error)
     if status == "ok" and (differs := session.weights_differ()):
         status, reason = "invalid", differs
     if session.ranks.is_first:
@@ -306,7 +307,3 @@ def _say(text: str) -> None:
 
 def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _interrupt(_number: int, _frame: Any) -> None:
-    raise KeyboardInterrupt

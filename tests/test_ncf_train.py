@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,6 +24,14 @@ from ncf.batching import Share  # noqa: E402
 pytestmark = pytest.mark.tf
 SMALL = ["--batch_size", "512", "--factors", "8", "--layers", "32", "16", "8", "--topk", "5"]
 SLOW_BETAS = ["--beta1", "0.9", "--beta2", "0.999"]
+
+
+@pytest.fixture(autouse=True)
+def signals_of_pytest():
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +266,33 @@ def test_an_interrupt_leaves_a_record_of_the_epochs_done(data, tmp_path, monkeyp
     monkeypatch.setattr(train.Run, "_report", report)
     code, result = run(data, tmp_path, "--epochs", "5")
     assert (code, result.status, len(result.epochs)) == (130, "interrupted", 2)
+
+
+def test_a_second_request_to_stop_does_not_cut_the_record_short(data, tmp_path, monkeypatch):
+    original = train.Run.finish
+
+    def finish(self, *args) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        original(self, *args)
+
+    def report(_self, _entry) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(train.Run, "_report", report)
+    monkeypatch.setattr(train.Run, "finish", finish)
+    code, result = run(data, tmp_path, "--epochs", "5")
+    assert (code, result.status) == (130, "interrupted")
+
+
+def test_a_signal_that_comes_out_as_a_librarys_error_is_still_an_interrupt(
+    data, tmp_path, monkeypatch
+) -> None:
+    def report(_self, _entry) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("MISMATCH of original and active exception types") from None
+
+    monkeypatch.setattr(train.Run, "_report", report)
+    code, result = run(data, tmp_path, "--epochs", "5")
+    assert (code, result.status) == (130, "interrupted")
