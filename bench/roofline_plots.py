@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bench.grid import Block, Pool
     from bench.stats import Summary
 
+
 @dataclass(frozen=True)
 class Point:
     """One cell: where it lies, how it is drawn, and what the legend says of it."""
