@@ -11,7 +11,6 @@ import json
 import math
 import os
 import secrets
-import signal
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ncf import dataset, distributed, dllogger, environment, latency, precision, record
+from ncf import dataset, distributed, dllogger, environment, job, latency, precision, record
 from ncf.code import INFER
 from ncf.errors import UserError
 from ncf.stages import say
@@ -40,7 +39,7 @@ _EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130}
 
 def run(config: InferConfig) -> int:
     """Measure as configured; print the table, write the record; return the exit code."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    stop = job.Stop()
     started, begun = _now(), time.perf_counter()
     logger = dllogger.Logger(config.log_path, time.time)
     model = Model(config)
@@ -57,6 +56,10 @@ def run(config: InferConfig) -> int:
     except FloatingPointError as error:
         status, reason = "nan", str(error)
     except KeyboardInterrupt:
+        status, reason = "interrupted", "stopped by a signal"
+    except Exception:
+        if not stop.asked:  # else a signal that arrived inside a library's own error
+            raise
         status, reason = "interrupted", "stopped by a signal"
     logger.close()
     result = model.result(status, reason, started, setup_seconds, tuple(measured))
@@ -294,7 +297,3 @@ def _progress(found: record.Latencies) -> str:
 
 def _now() -> str:
     return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _interrupt(_number: int, _frame: Any) -> None:
-    raise KeyboardInterrupt
