@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ncf.record import Dataset
 
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
-PRESETS = ("tiny", "100k", "1m", "20m", "20m-2m")
+PRESETS = ("tiny", "100k", "1m", "20m", "20m-2m", "20m-500k")
 ORDERS = ("blocks", "shuffled", "listed")
 LAUNCHERS = ("auto", "horovodrun", "mpirun")
 MEASURES = ("speed", "accuracy")

@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ncf import __version__
+from ncf import __version__, huge_pages
 from ncf.config import config_from_arguments, describe_options
 from ncf.errors import UserError
 from ncf.options import Parser
@@ -33,6 +33,8 @@ Each command has its own --help.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments is None and (words[:1] in (["train"], ["infer"]) or "--data" in words[:1]):
+        huge_pages.start_again()
     try:
         return _run(words)
     except UserError as error:

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from ncf import roofline
 from ncf.core import Core, Rows, Samples, Weights, weights_of
+from ncf.item_sums import ItemSums
 from ncf.step import dense
 from ncf.walk import by_user, count_distinct, cut, distinct, padded, piece, sizes
 
@@ -31,56 +32,6 @@ if TYPE_CHECKING:
     from ncf.model import Parameters
     from ncf.sampling import Batch
     from ncf.walk import Cut
-
-
-class Sums:
-    """Dense float32 sums of row gradients, kept between steps because they are large.
-
-    One for the users; one per lane for the items, so that lanes need not wait for each other and
-    every sum has one fixed order of additions: the same seed gives the same bits.
-    """
-
-    def __init__(self, parameters: Parameters, lanes: int, item_width: int) -> None:
-        self.users = [_zeros(parameters.mlp_user.shape), _zeros(parameters.gmf_user.shape)]
-        items, factors = parameters.gmf_item.shape
-        self.items = [(_zeros([items, item_width]), _zeros([items, factors])) for _ in range(lanes)]
-        self._add = [tuple(_adder(variable) for variable in pair) for pair in self.items]
-
-    def clear(self) -> None:
-        """Begin a step."""
-        for variable in (*self.users, *(v for pair in self.items for v in pair)):
-            variable.assign(tf.zeros(variable.shape))
-
-    def add_items(self, lane: int, items: Any, mlp: Any, gmf: Any) -> None:
-        """Add rows [n, width] to those of the items [n], which may repeat."""
-        for add, rows in zip(self._add[lane], (mlp, gmf), strict=True):
-            add(items, rows)
-
-    def add_users(self, users: Any, mlp: Any, gmf: Any) -> Any:
-        """Add rows to those of distinct users; an operation to wait for."""
-        added = [
-            tf.raw_ops.ResourceScatterAdd(resource=v.handle, indices=users, updates=rows)
-            for v, rows in zip(self.users, (mlp, gmf), strict=True)
-        ]
-        return tf.group(*added)
-
-
-def _zeros(shape: Any) -> Any:
-    return tf.Variable(tf.zeros(shape), trainable=False)
-
-
-def _adder(variable: Any) -> Any:
-    """A scatter-add that works in place.
-
-    XLA compiles it to vector instructions: four times as fast as TensorFlow's own kernel, which
-    adds number by number.
-    """
-
-    def add(ids: Any, rows: Any) -> None:
-        summed = tf.tensor_scatter_nd_add(variable.read_value(), ids[:, None], rows)
-        variable.assign(summed)
-
-    return tf.function(add, jit_compile=True, autograph=False)
 
 
 class Fast:
@@ -119,7 +70,7 @@ class Fast:
         self._project = parameters.gmf_item.shape[0] <= groups * size
         width = dropout.widths[0] if dropout.widths else 1
         item_width = width if self._project else parameters.mlp_item.shape[1]
-        self._sums = None if whole else Sums(parameters, lanes, item_width)
+        self._sums = None if whole else ItemSums(parameters, lanes, item_width)
 
     def loss_and_gradients(self, batch: Batch, key: Any, grad_scale: Any) -> tuple[Any, list[Any]]:
         """As `ncf.step.Reference.loss_and_gradients`."""
@@ -145,14 +96,21 @@ class Fast:
 
     def _item_table(self, weights: Weights) -> Any:
         """Every item's projection beside its GMF row, [items, W + F] in the compute type."""
-        rows = tf.cast(self._parameters.mlp_item, self._dtype)
-        projected = self._by_lanes(lambda part: dense(part, weights.item_kernel, self._dtype), rows)
-        return tf.concat([projected, tf.cast(self._parameters.gmf_item, self._dtype)], axis=1)
 
-    def _by_lanes(self, work: Any, rows: Any) -> Any:
-        """Apply work to equal parts of rows side by side, as the lanes have one thread each."""
-        parts = tf.split(rows, sizes(rows.shape[0], self._lanes))
-        return tf.concat([work(part) for part in parts], axis=0)
+        def table(mlp: Any, gmf: Any) -> Any:
+            projected = dense(tf.cast(mlp, self._dtype), weights.item_kernel, self._dtype)
+            return tf.concat([projected, tf.cast(gmf, self._dtype)], axis=1)
+
+        own = self._parameters
+        return tf.concat(self._by_lanes(table, own.mlp_item, own.gmf_item), axis=0)
+
+    def _by_lanes(self, work: Any, *tables: Any) -> list[Any]:
+        """Apply work to equal parts of tables' rows side by side; the lanes have one thread each.
+
+        A cut along the rows copies nothing.
+        """
+        parts = [tf.split(rows, sizes(rows.shape[0], self._lanes)) for rows in tables]
+        return [work(*part) for part in zip(*parts, strict=True)]
 
     def _look_up(
         self, users: Any, segments: Any, part: Batch, weights: Weights, table: Any
@@ -219,29 +177,36 @@ class Fast:
     def _in_lanes(
         self, batch: Batch, walk: Cut, weights: Weights, table: Any, key: Any, grad_scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Walk the batch, `lanes` chunks at a time."""
-        kept = self._sums
+        """Walk the batch, `lanes` chunks at a time.
+
+        The users' sums are tensors that travel through the loop. InplaceAdd alone adds to them in
+        place there: TensorScatterAdd copies them each time, and a variable is copied when it is
+        read. Empty is the one way to zeros that no optimizer merges or makes a constant.
+        """
+        kept, own = self._sums, self._parameters
         assert kept is not None, "a step that is compiled whole keeps no sums"
         kept.clear()
 
-        def body(number: Any, sums: list[Any]) -> tuple[Any, list[Any]]:
-            done = None
+        def body(number: Any, tables: list[Any], sums: list[Any]) -> tuple[Any, ...]:
             for lane in range(walk.lanes):
                 part = piece(batch, (number * walk.lanes + lane) * walk.chunk, walk.chunk)
                 users, segments = distinct(part.users)
                 rows, more = self._chunk(users, segments, part, weights, table, key, grad_scale)
-                kept.add_items(lane, tf.reshape(part.items, [-1]), *rows[2:])
-                # A user may be cut in two by a chunk's end: the order of these is fixed too.
-                with tf.control_dependencies([done] if done is not None else []):
-                    done = kept.add_users(users, *rows[:2])
+                kept.add(lane, tf.reshape(part.items, [-1]), *rows[2:])
+                tables = [
+                    tf.raw_ops.InplaceAdd(x=whole, i=users, v=few)
+                    for whole, few in zip(tables, rows[:2], strict=True)
+                ]
                 sums = [a + b for a, b in zip(sums, more, strict=True)]
-            return number + 1, sums
+            return number + 1, tables, sums
 
-        start = (tf.constant(0), self._no_sums())
-        _, sums = tf.while_loop(lambda number, _: number < walk.rounds, body, start)
-        mlp_item, gmf_item = (tf.add_n(list(lanes)) for lanes in zip(*kept.items, strict=True))
-        mlp_user, gmf_user = (variable.read_value() for variable in kept.users)
-        return self._gradients(sums, [mlp_user, gmf_user, mlp_item, gmf_item], weights)
+        users = [
+            tf.raw_ops.Empty(shape=rows.shape, dtype=tf.float32, init=True)
+            for rows in (own.mlp_user, own.gmf_user)
+        ]
+        start = (tf.constant(0), users, self._no_sums())
+        _, users, sums = tf.while_loop(lambda number, *_: number < walk.rounds, body, start)
+        return self._gradients(sums, [*users, *kept.read()], weights)
 
     def _at_once(
         self, batch: Batch, walk: Cut, weights: Weights, table: Any, key: Any, grad_scale: Any
@@ -272,21 +237,31 @@ class Fast:
         if walk.rounds > 1:
             start = (tf.constant(1), tables, sums)
             _, tables, sums = tf.while_loop(lambda i, *_: i < walk.rounds, body, start)
-        return self._gradients(sums, tables, weights)
+        mlp_user, gmf_user, *items = tables
+        return self._gradients(sums, [mlp_user, gmf_user, *((table,) for table in items)], weights)
 
     def _gradients(
         self, sums: list[Any], tables: list[Any], weights: Weights
     ) -> tuple[Any, list[Any]]:
-        """The loss, and gradients in the order of `Parameters.flat`."""
+        """The loss, and gradients in the order of `Parameters.flat`.
+
+        Args:
+            sums: as from `_chunk`.
+            tables: the users' MLP and GMF rows; of the items' a tuple with each lane's sum.
+            weights: of this step.
+        """
         mlp_user, gmf_user, mlp_item, gmf_item = tables
         loss, user_kernel, first_bias, *rest = sums
+        gmf_item = tf.add_n(gmf_item)
         if self._project:
-            projected = tf.cast(mlp_item, self._dtype)
-            rows = tf.cast(self._parameters.mlp_item, self._dtype)
-            item_kernel = _product(rows, projected)
-            mlp_item = self._by_lanes(lambda part: _back(part, weights.item_kernel), projected)
+            found = self._by_lanes(
+                lambda rows, *lanes: self._unproject(rows, lanes, weights),
+                self._parameters.mlp_item, *mlp_item,
+            )  # fmt: skip
+            kernels, parts = zip(*found, strict=True)
+            item_kernel, mlp_item = tf.add_n(kernels), tf.concat(parts, axis=0)
         else:
-            item_kernel = rest.pop()
+            item_kernel, mlp_item = rest.pop(), tf.add_n(mlp_item)
         first = tf.concat([user_kernel, item_kernel], axis=0)
         further = len(weights.kernels)
         kernels, biases, output = rest[:further], rest[further : 2 * further], rest[2 * further :]
@@ -299,6 +274,11 @@ class Fast:
         else:
             last = first
         return loss, [*found, tf.concat([gmf_kernel[:, None], last], axis=0), output_bias]
+
+    def _unproject(self, rows: Any, lanes: Any, weights: Weights) -> tuple[Any, Any]:
+        """From the slopes of items' projections, by lane: those of the kernel and of the rows."""
+        slopes = tf.cast(tf.add_n(lanes), self._dtype)
+        return _product(tf.cast(rows, self._dtype), slopes), _back(slopes, weights.item_kernel)
 
 
 def _product(rows: Any, slopes: Any) -> Any:

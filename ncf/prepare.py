@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Equal to the tables of the modules that do the work, which a test checks: importing them here
 # would make `ncf --help` wait for NumPy and pyarrow.
 PROTOCOLS: Final = ("nvidia", "unique", "mlperf")
-PRESETS: Final = ("tiny", "100k", "1m", "20m", "20m-2m")
+PRESETS: Final = ("tiny", "100k", "1m", "20m", "20m-2m", "20m-500k")
 FORMATS: Final = ("auto", "tsv", "dat", "csv", "semicolon", "pipe")
 
 

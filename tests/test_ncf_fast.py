@@ -16,6 +16,7 @@ from ncf.step import Reference  # noqa: E402
 pytestmark = pytest.mark.tf
 PUBLISHED = (64, (256, 256, 128, 64))
 SHAPES = [PUBLISHED, (8, (64, 32, 16, 8)), (8, (32, 16)), (5, (7, 9, 3)), (4, (6,))]
+SHAPES.append((16, (32, 16)))  # users' tables of one shape, whose sums must not be taken for one
 KEY = tf.constant([123, 456], tf.uint32)
 SLOW = pytest.mark.slow  # the whole grid compiles for minutes
 USERS, ITEMS = 23, 31
