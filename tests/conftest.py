@@ -18,6 +18,10 @@ settings.register_profile("default-without-deadline", deadline=None)
 settings.load_profile("default-without-deadline")
 
 
+# Their assertions are to be as talkative as those of the tests that call them.
+pytest.register_assert_rewrite("pictures", "set_up_clone", "stub_world")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what is marked `tf` only where TensorFlow is not installed; a broken one must fail."""
     if importlib.util.find_spec("tensorflow") is not None:
