@@ -1,3 +1,5 @@
+"""The command `bench`: run, plan, status, report and help, with the stub trainer."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -7,43 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench_folder import HERE, SUITE, a_folder, bench_command, fresh_options  # noqa: F401 - fixtures
 
 from bench import commands, host
-from bench.__main__ import main
-from bench.options import TRAINER, ask
+from bench.options import TRAINER
 from bench.page import Heading
 from bench.suites import shipped
-
-HERE = Path(__file__).parent
-STUB = (sys.executable, str(HERE / "stub_trainer.py"))
-SUITE = """\
-[data]
-synthetic = "tiny"
-[axes]
-ranks = [1, 2]
-[repeat]
-seeds = 1
-"""
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("STUB_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", str(HERE.parent))
-    monkeypatch.setattr(host, "find_horovodrun", lambda: (str(HERE / "stub_horovodrun"), None))
-    (tmp_path / "mine.toml").write_text(SUITE, encoding="utf-8")
-    return tmp_path
-
-
-@pytest.fixture
-def bench(capsys):
-    def run(*words, trainer=STUB):
-        code = main(words, trainer=trainer)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def test_a_suite_alone_means_run(bench):
@@ -113,15 +84,6 @@ def test_records_that_came_with_a_clone_bind_no_changed_suite(bench, folder):
     assert "2 of 2 runs are stored" in out
 
 
-def test_without_tensorflow_nothing_is_tried_and_one_line_says_so(bench, folder, monkeypatch):
-    monkeypatch.setattr("bench.run_command.trainer_versions", lambda *_: {"ncf": "0.1.0"})
-    code, _, err = bench("run", "mine.toml", "--no-report")
-    assert code == 2
-    assert err.startswith("bench: error: training needs TensorFlow")
-    assert err.count("\n") == 1
-    assert not list(folder.glob("results/*/records/**/*.json"))
-
-
 def test_all_folders_can_be_chosen(bench):
     assert bench("mine.toml", "--no-report", "--results", "r", "--data-root", "d")[0] == 0
     assert Path("r/mine/records").is_dir()
@@ -149,12 +111,6 @@ def test_after_the_runs_the_report_is_drawn_and_named(bench, monkeypatch):
     assert asked[0] == ("mine", Path("results"), Path("p"), "ncf_published.csv")
     assert bench("report", "mine.toml")[1].splitlines() == ["plots/x.png", "results/mine/report.md"]
     assert bench("report", "--published")[1].startswith("# ")
-
-
-def test_a_report_of_nothing_says_what_to_do(bench):
-    code, _, err = bench("report")
-    assert code == 2
-    assert "holds no records of a shipped suite: run one first" in err
 
 
 def test_published_figures_are_found_beside_the_results_or_in_the_repository(tmp_path):
@@ -191,14 +147,6 @@ def test_the_published_grid_can_be_planned_on_any_machine(bench, monkeypatch):
     assert "cells are not available here" in out
 
 
-def test_a_grid_of_which_nothing_can_run_here_is_refused_with_the_reason(bench, monkeypatch):
-    monkeypatch.setattr(host, "read_gpus", lambda: ((), None, "no NVIDIA driver answers"))
-    code, _, err = bench("run", "dgx", "--precision", "tf32", trainer=TRAINER)
-    assert code == 2
-    assert 'no cell of "dgx" can run here: the suite needs a GPU: no NVIDIA' in err
-    assert not Path("results").exists()
-
-
 def test_what_can_run_is_run_although_other_cells_cannot(bench, monkeypatch):
     monkeypatch.setattr(host, "find_horovodrun", lambda: (None, "not installed for this Python"))
     code, out, _ = bench("mine.toml", "--no-report")
@@ -209,95 +157,10 @@ def test_what_can_run_is_run_although_other_cells_cannot(bench, monkeypatch):
     assert "nothing to run: 1 of 1 runs are stored; 1 of 2 cells are not available here" in again[1]
 
 
-def test_data_that_must_be_downloaded_are_one_line_and_leave_nothing(bench):
-    Path("big.toml").write_text('[data]\nsource = "ml-20m"\n', encoding="utf-8")
-    code, _, err = bench("run", "big.toml", trainer=TRAINER)
-    assert code == 2
-    assert err.startswith("bench: error: big needs ml-20m: download https://files.grouplens.org/")
-    assert not Path("results/big").exists()
-
-
-def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, monkeypatch):
-    without = host.Host("cpu", 64, 1 << 40, no_gpus="no NVIDIA driver answers", horovodrun="/h")
-    monkeypatch.setattr("bench.commands.read_host", lambda *_: without)
-    code, _, err = bench("run", "dgx", trainer=TRAINER)
-    assert (code, err.count("\n")) == (2, 1)
-    assert 'no cell of "dgx" can run here: the suite needs a GPU: no NVIDIA driver answers' in err
-    assert not Path("results/dgx").exists()
-    code, out, _ = bench("plan", "dgx", trainer=TRAINER)
-    assert code == 0
-    assert out.count("not available: the suite needs a GPU") == 9
-
-
 def test_without_arguments_help_is_shown(bench):
     with pytest.raises(SystemExit) as left:
         bench()
     assert left.value.code == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["smok"], "unknown suite 'smok'; did you mean 'smoke'?"),
-        (["reprot"], "unknown command or suite 'reprot'; did you mean 'report'?"),
-        (["run"], "the following arguments are required: SUITE"),
-        (["run", "none.toml"], "none.toml: No such file or directory"),
-        (["mine.toml", "--timout", "5"], "unknown argument '--timout'; did you mean '--timeout'?"),
-        (["mine.toml", "extra"], "unknown argument 'extra'"),
-        (["mine.toml", "--timeout", "0"], "argument --timeout: '0' is no number above 0"),
-        (["mine.toml", "--timeout", "nan"], "argument --timeout: 'nan' is no number above 0"),
-        (["mine.toml", "--max-failures", "0"], "--max_failures: '0' is no whole number from 1"),
-        (["mine.toml", "--ranks", "one"], "argument --ranks: 'one' is no list of numbers like 1,2"),
-        (["mine.toml", "--ranks", "8"], "--ranks 8: the suite has 1, 2"),
-        (["mine.toml", "--precision", "fp16"], "--precision fp16: the suite has fp32"),
-        (["mine.toml", "--data", "none"], "--data none: no such file or folder"),
-        (["plan", "mine.toml", "--data", "none"], "--data none: no such file or folder"),
-        (["mine.toml", "--results", "mine.toml"], "mine.toml"),
-        (["mine.toml", "--data-root", "mine.toml"], "mine.toml"),
-        (["--nonsense"], "--nonsense"),
-    ],
-)
-def test_every_mistake_is_one_line_and_exit_code_2(words, message, bench):
-    code, _, err = bench(*words, "--no-report") if words[0] == "mine.toml" else bench(*words)
-    assert code == 2
-    assert err.startswith("bench: error: ")
-    assert message in err
-    assert err.count("\n") == 1
-
-
-def test_a_mistake_in_a_suite_is_found_before_anything_is_made(bench, folder):
-    (folder / "mine.toml").write_text(SUITE.replace("ranks =", "batch_sise = [1]\nranks ="))
-    code, _, err = bench("mine.toml")
-    assert code == 2
-    assert err.startswith(
-        "bench: error: mine.toml:4: unknown option 'batch_sise' in [axes]; did yo"
-    )
-    assert [path.name for path in folder.iterdir()] == ["mine.toml"]
-
-
-def test_a_full_disk_or_a_read_only_folder_is_one_clear_line(bench, monkeypatch):
-    import errno
-
-    from bench import files
-
-    def read_only(*_):
-        raise OSError(errno.EROFS, "Read-only file system", "results/mine/records/x")
-
-    monkeypatch.setattr(files.os, "fsync", read_only)
-    code, _, err = bench("mine.toml", "--no-report")
-    assert code == 2
-    assert err == (
-        "bench: error: results/mine/records/x: Read-only file system (nothing that was stored is "
-        "lost; mend this and run again)\n"
-    )
-
-
-def test_a_damaged_prepared_folder_is_one_line(bench):
-    bench("mine.toml", "--no-report", "--ranks", "1")
-    Path("data/synthetic-tiny-seed1/train_items.npy").unlink()
-    code, _, err = bench("mine.toml", "--no-report")
-    assert code == 2
-    assert "train_items.npy is missing: run `ncf prepare` again" in err
 
 
 def test_status_lists_what_is_good_failed_unreadable_and_mixed(bench, monkeypatch):
@@ -358,8 +221,3 @@ def test_the_help_names_every_shipped_suite(bench, capsys):
         bench("run", "--help")
     text = capsys.readouterr().out
     assert all(name in text for name in shipped())
-
-
-@pytest.fixture(autouse=True)
-def fresh_options():
-    ask.cache_clear()
