@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 
-from sample_records import ML_20M, make_attempt, make_run, make_suite
+from sample_records import A100_HOST, ML_20M, make_attempt, make_run, make_suite
 
 from bench.group import group
 from bench.suite import cells
@@ -22,6 +22,8 @@ SUITE = make_suite(
     seeds=(1, 2, 3, 4, 5, 6),
     compare=(Contrast({"formulation": "reference"}),),
 )
+A100 = "DGX A100 1x A100 40GB"
+ONE_A100 = {**A100_HOST, "gpus": A100_HOST["gpus"][:1]}
 
 
 def calls(rng, seconds, n):
@@ -68,3 +70,13 @@ def inference_blocks(suite=SUITE, attempts=None):
     """The runs in order."""
     found = inference_grid(suite) if attempts is None else attempts
     return group(cells(suite), suite.seeds, found)
+
+
+def on_a100(precisions=("tf32", "amp")):
+    """A suite beside the published figures of one A100, and its runs on one."""
+    suite = dataclasses.replace(
+        SUITE,
+        axes={"formulation": ("reference", "fast"), "precision": precisions},
+        published_systems=(A100,),
+    )
+    return suite, inference_grid(suite, host=ONE_A100, dtype="float16")

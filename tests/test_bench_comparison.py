@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import golden
 import pytest
+from pictures import WHERE, assert_readable, figure_of, texts
 from sample_records import grid, make_attempt, make_suite
-from test_bench_plots import WHERE, assert_readable, figure_of, texts
+from table_cells import cell
 
 from bench import comparison, comparison_plots
 from bench.document import page
@@ -43,10 +44,6 @@ def made(suite=SUITE, attempts=None, notation=DEFAULT):
     attempts = attempts_of(suite) if attempts is None else attempts
     (block,) = group(cells(suite), suite.seeds, attempts).blocks
     return comparison.table(block, suite.compare[0], notation)
-
-
-def cell(table, row, header):
-    return table.rows[row][table.headers.index(header)]
 
 
 def test_the_section_of_a_comparison():

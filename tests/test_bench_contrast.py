@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import golden
 import pytest
+from pictures import WHERE, assert_readable, figure_of, texts
 from sample_records import grid, make_attempt, make_suite
 from test_bench_equivalence import arm
-from test_bench_plots import WHERE, assert_readable, figure_of, texts
 
 from bench import accuracy_plots, contrast, histogram_plots, verdicts, whole_plots
 from bench.document import page

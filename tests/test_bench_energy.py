@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from pictures import WHERE, texts
 from sample_records import grid, make_attempt, make_suite
-from test_bench_plots import WHERE, texts
 from test_bench_published import CSV
 
 from bench import energy, plots, scaling_plots

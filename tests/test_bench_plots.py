@@ -1,29 +1,30 @@
 from __future__ import annotations
 
 import io
-import itertools
 from dataclasses import replace
-from unittest import mock
 
 import matplotlib as mpl
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from matplotlib.text import Text
+from pictures import WHERE, assert_readable, figure_of, texts
 from PIL import Image
-from sample_records import ML_20M, grid, make_attempt, make_suite
+from sample_blocks import (
+    block_of,
+    dgx,
+    never_evaluated,
+    out_of_reach,
+    single_run,
+    smoke,
+    stopped_early,
+    with_holes,
+)
+from sample_records import grid, make_suite
 from test_bench_published import CSV
 
 from bench import plots, scaling_plots
-from bench.drawing import LOOKS, render
-from bench.group import group
+from bench.drawing import LOOKS
 from bench.published import read
-from bench.suite import cells
 
-WHERE = (
-    "AMD EPYC 7742 64-Core Processor, 128 cores, 1.0 TiB memory, 8x NVIDIA A100-SXM4-40GB "
-    "(40.0 GiB), driver 535.104.05. Runs of 2026-11-30 to 2026-12-01."
-)
 SYSTEMS = ("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX-1 8x V100 16GB")
 PUBLISHED = scaling_plots.published_lines(read(CSV), SYSTEMS)
 
@@ -45,72 +46,6 @@ DRAWERS = {
 }
 
 
-def block_of(suite, attempts):
-    return group(cells(suite), suite.seeds, attempts).blocks[0]
-
-
-def smoke():
-    suite = make_suite()
-    return block_of(suite, grid(suite))
-
-
-def single_run():
-    suite = make_suite(seeds=(1,), axes={"ranks": (1,), "precision": ("fp32",)})
-    return block_of(suite, grid(suite))
-
-
-def dgx():
-    suite = make_suite(
-        train={"epochs": 30}, axes={"ranks": (1, 4, 8, 16), "precision": ("fp32", "tf32", "amp")}
-    )
-    return block_of(
-        suite,
-        grid(suite, spread=4e-4, best=0.959, rate=2e7, data=ML_20M, target=0.9562, dtype="float16"),
-    )
-
-
-def with_holes():
-    suite = make_suite(axes={"ranks": (1, 2, 4), "precision": ("fp32", "tf32", "amp")})
-    kept = [
-        a for a in grid(suite) if a.cell.precision != "tf32" and (a.cell.ranks, a.seed) != (2, 1)
-    ]
-    kept = [a for a in kept if (a.cell.ranks, a.cell.precision) != (4, "amp")]
-    return block_of(suite, [*kept, make_attempt(cells(suite)[-1], 1, status="oom")])
-
-
-def stopped_early():
-    suite = make_suite(train={"epochs": 20}, seeds=(1, 2, 3, 4, 5))
-    return block_of(
-        suite,
-        [
-            replace(a, run=replace(a.run, target_hr=0.65, epochs=a.run.epochs[: 4 + a.seed]))
-            for a in grid(suite)
-        ],
-    )
-
-
-def out_of_reach():
-    suite = make_suite()
-    return block_of(suite, grid(suite, target=0.9562))
-
-
-def never_evaluated():
-    suite = make_suite(axes={"ranks": (1,), "precision": ("fp32", "amp")})
-    return block_of(
-        suite,
-        [
-            replace(
-                a,
-                run=replace(
-                    a.run,
-                    epochs=tuple(replace(e, hr_at_k=None, timed_seconds=0.0) for e in a.run.epochs),
-                ),
-            )
-            for a in grid(suite)
-        ],
-    )
-
-
 SITUATIONS = [smoke, single_run, dgx, with_holes, stopped_early, out_of_reach]
 
 
@@ -119,52 +54,10 @@ def drawn(drawer, block, title="MovieLens 100k (ml-100k)"):
     return figure_of(lambda: DRAWERS[drawer](block, title, WHERE))
 
 
-def figure_of(make):
-    """The figure that a function draws, laid out as for a file."""
-    figures = []
-
-    def draw():
-        figures.append(make())
-        return figures[0]
-
-    with mock.patch.object(Figure, "savefig"):
-        render(draw)
-    return figures[0]
-
-
-def visible_texts(figure, monkeypatch):
-    """Every text that is really drawn (spare ticks are not) with its place on the page."""
-    found = {}
-    original = Text.draw
-
-    def spy(self, renderer):
-        if self.get_visible() and self.get_text().strip():
-            found[self] = self.get_window_extent(renderer)
-        original(self, renderer)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Text, "draw", spy)
-        figure.canvas.draw()
-    return found
-
-
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("drawer", DRAWERS)
 def test_no_label_is_cut_off_or_lies_on_another(drawer, situation, monkeypatch):
     assert_readable(drawn(drawer, situation()), monkeypatch)
-
-
-def assert_readable(figure, monkeypatch):
-    """No text is cut off by the page, none lies on another."""
-    boxes = visible_texts(figure, monkeypatch)
-
-    page = figure.bbox
-    assert len(boxes) > 5
-    for text, box in boxes.items():
-        assert page.x0 <= box.x0 < box.x1 <= page.x1, text
-        assert page.y0 <= box.y0 < box.y1 <= page.y1, text
-    for (text, box), (other, other_box) in itertools.combinations(boxes.items(), 2):
-        assert not box.shrunk(0.98, 0.9).overlaps(other_box), (text, other)
 
 
 @pytest.mark.parametrize("situation", [smoke, dgx])
@@ -174,10 +67,6 @@ def test_the_legend_lies_on_no_panel(situation):
 
     for axes in figure.axes:
         assert not legend.get_window_extent().overlaps(axes.get_window_extent())
-
-
-def texts(figure):
-    return [text.get_text() for text in figure.findobj(Text)]
 
 
 @pytest.mark.parametrize("drawer", DRAWERS)

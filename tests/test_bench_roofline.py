@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import golden
 import pytest
+from pictures import WHERE, assert_readable, figure_of, texts
 from sample_records import grid, make_attempt, make_run, make_suite
-from test_bench_plots import WHERE, assert_readable, figure_of, texts
 
 from bench import measures, roofline, roofline_plots, sections, whole_plots
 from bench.formats import markdown_page

@@ -5,6 +5,7 @@ from dataclasses import replace
 import golden
 import pytest
 from sample_records import grid, make_attempt, make_run, make_suite
+from table_cells import cell
 
 from bench import document, plots, tables
 from bench.group import group
@@ -20,16 +21,16 @@ def exact_block(rates, seeds=(1, 2, 3), hit_rates=None):
     """Ranks 1 and 2, fp32 and amp, with given samples/s per (ranks, precision) and seed."""
     suite = make_suite(seeds=seeds)
     attempts = []
-    for cell in cells(suite):
-        for seed, rate in zip(seeds, rates.get((cell.ranks, cell.precision), ()), strict=False):
+    for place in cells(suite):
+        for seed, rate in zip(seeds, rates.get((place.ranks, place.precision), ()), strict=False):
             run = make_run(
                 seed=seed,
-                ranks=cell.ranks,
-                precision=cell.precision,
+                ranks=place.ranks,
+                precision=place.precision,
                 rate=rate,
-                hit_rates=(hit_rates or {}).get(cell.precision, (0.5, 0.6 + seed / 100)),
+                hit_rates=(hit_rates or {}).get(place.precision, (0.5, 0.6 + seed / 100)),
             )
-            attempts.append(make_attempt(cell, seed, run))
+            attempts.append(make_attempt(place, seed, run))
     return block_of(suite, attempts)
 
 
@@ -39,10 +40,6 @@ RATES = {
     (2, "fp32"): (180_000.0, 182_000.0, 178_000.0),
     (2, "amp"): (220_000.0, 222_000.0, 218_000.0),
 }
-
-
-def cell(table, row, header):
-    return table.rows[row][table.headers.index(header)]
 
 
 def test_throughput_has_the_published_shape():
