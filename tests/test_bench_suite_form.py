@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_bench_suite import GOOD, read
+from sample_suite import GOOD, read
 
 from bench import suite_file
 from bench.errors import UserError
