@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from test_bench_survival import World, close, wait_until
+from stub_world import World, close, wait_until
 
 from bench.store import load
 
