@@ -78,6 +78,9 @@ class TrainConfig:
         "every parameter (replicated, as published)",
         choices=("user-sharded", "replicated"),
     )
+    fp16_allreduce: bool = flag(
+        "send gradients between ranks as float16, scaled to fit: half the bytes, rounded"
+    )
     micro_batch: str = option(
         "auto",
         "fast only: samples that are computed at once; auto fills a CPU's cache, and is the whole "

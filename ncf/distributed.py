@@ -132,6 +132,12 @@ class Ranks:
         summed = self._horovod.grouped_allreduce(list(tensors), op=self._horovod.Sum)
         return list(summed)
 
+    def max_tensor(self, tensor: Any) -> Any:
+        """Largest over ranks of each element; usable inside tf.function."""
+        if self._horovod is None:
+            return tensor
+        return self._horovod.allreduce(tensor, op=self._horovod.Max, name="ncf.max_tensor")
+
     def sum(self, values: Sequence[float]) -> NDArray[np.float64]:
         """Sum a few numbers over ranks, in float64."""
         return self._reduce(values, "Sum")

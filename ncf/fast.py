@@ -258,8 +258,8 @@ class Fast:
                 lambda rows, *lanes: self._unproject(rows, lanes, weights),
                 self._parameters.mlp_item, *mlp_item,
             )  # fmt: skip
-            kernels, parts = zip(*found, strict=True)
-            item_kernel, mlp_item = tf.add_n(kernels), tf.concat(parts, axis=0)
+            item_kernel = tf.add_n([kernel for kernel, _ in found])
+            mlp_item = tf.concat([part for _, part in found], axis=0)
         else:
             item_kernel, mlp_item = rest.pop(), tf.add_n(mlp_item)
         first = tf.concat([user_kernel, item_kernel], axis=0)

@@ -136,7 +136,7 @@ class Roofline:
 class Communication:
     """What the ranks sent each other in training; of one rank, seconds per rank in rank order.
 
-    `reduced_bytes_per_step` counts the gradients handed to the all-reduce by one rank, the same
+    `reduced_bytes_per_step` counts the bytes handed to the all-reduces by one rank, the same
     on all; `waiting_seconds_per_rank` is the time inside it (waiting for others included) in
     `measured_steps` steps whose whole time was `step_seconds_per_rank`.
     """

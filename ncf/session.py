@@ -133,6 +133,7 @@ class Session:
             own=[name.endswith("_user") for name in self.parameters.names()]
             if self.shard
             else None,
+            halve=config.fp16_allreduce,
         )
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from ncf import compression
 from ncf.dropout import step_key
 from ncf.sampling import ROUNDS, Sampler, derive_key
 
@@ -75,6 +76,7 @@ class Update:
         xla: compile sampling and differentiation as a whole.
         own: for each variable, whether it holds rows of this rank's own, whose gradients are
             complete without the others; None where ranks hold the same.
+        halve: send gradients as float16 (`ncf.compression`).
 
     `loss_sum`, `skipped` and `waited` (seconds inside the all-reduce) accumulate on the device;
     reading them waits for it. `reduced_bytes` is what one step hands to the all-reduce.
@@ -91,6 +93,7 @@ class Update:
         compute_dtype: str,
         xla: bool,
         own: Sequence[bool] | None = None,
+        halve: bool = False,
     ) -> None:
         self._sampler, self._formulation = sampler, formulation
         self._adam, self._ranks = adam, ranks
@@ -99,7 +102,7 @@ class Update:
         self.skipped = tf.Variable(0, dtype=tf.int64, trainable=False)
         self._differentiate = tf.function(self._gradients, jit_compile=xla or None, autograph=False)
         self._compiled: dict[int, Any] = {}
-        self._own = own
+        self._own, self._halve = own, halve
         self.waited = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         self.reduced_bytes = 0
 
@@ -191,12 +194,19 @@ class Update:
         """All-reduce, and take note of its size and time."""
         if self._ranks.size == 1:
             return self._ranks.sum_gradients(tensors)
-        self.reduced_bytes = sum(t.shape.num_elements() * t.dtype.size for t in tensors)
+        self.reduced_bytes = _bytes(tensors)
         with tf.control_dependencies(tensors):
             begun = tf.timestamp()
         with tf.control_dependencies([begun]):
             tensors = [tf.identity(tensor) for tensor in tensors]
-        summed = self._ranks.sum_gradients(tensors)
+        if self._halve:
+            largest = compression.peaks(tensors)
+            factors = compression.scales(self._ranks.max_tensor(largest), self._ranks.size)
+            halves = compression.halved(tensors, factors)
+            self.reduced_bytes = _bytes([largest, *halves])
+            summed = compression.restored(self._ranks.sum_gradients(halves), factors)
+        else:
+            summed = self._ranks.sum_gradients(tensors)
         with tf.control_dependencies(summed):
             self.waited.assign_add(tf.timestamp() - begun)
         return summed
@@ -204,6 +214,10 @@ class Update:
     def state(self) -> list[Any]:
         """Everything beside the parameters that the next update depends on."""
         return [*self._adam.state(), self.loss_scale.value]
+
+
+def _bytes(tensors: Sequence[Any]) -> int:
+    return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
 
 
 def _all_finite(tensors: Sequence[Any]) -> Any:

@@ -96,6 +96,18 @@ def test_ranks_that_own_their_users_learn_alike_and_send_less(data: str, tmp_pat
     assert again.epochs[0].hr_at_k == pytest.approx(best.hr_at_k, abs=1e-9)
 
 
+def test_half_the_bytes_are_sent_as_float16_and_the_loss_curve_stays(
+    data: str, tmp_path: Path
+) -> None:
+    whole = train(2, data, tmp_path)
+    half = train(2, data, tmp_path, "--fp16_allreduce")
+    assert [e.loss for e in half.epochs] == pytest.approx([e.loss for e in whole.epochs], rel=0.01)
+    assert [e.loss for e in half.epochs] != [e.loss for e in whole.epochs]
+    sent = [run.communication.reduced_bytes_per_step for run in (whole, half) if run.communication]
+    # Eight tensors (two tables, two layers of two, an output of two) send their largest magnitude.
+    assert sent[1] == sent[0] // 2 + 4 * 8
+
+
 def test_a_mistake_ends_every_rank_with_one_clear_line(data: str, tmp_path: Path) -> None:
     command = [*LAUNCH, sys.executable, "-m", "ncf", "train", "--data", str(tmp_path / "none")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)

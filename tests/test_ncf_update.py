@@ -27,10 +27,16 @@ class Both:
     def sum_gradients(self, mine: list[Any]) -> list[Any]:
         """What Horovod gives every rank."""
         others = self._gradients[1 - self.rank]
-        return [a + b for a, b in zip(mine, others, strict=True)]
+        return [a + tf.cast(b, a.dtype) for a, b in zip(mine, others, strict=True)]
+
+    def max_tensor(self, mine: Any) -> Any:
+        """As if the other rank's gradients were no larger."""
+        return mine
 
 
-def an_update(ranks: Any, *, own: list[bool] | None = None) -> tuple[Update, Any]:
+def an_update(
+    ranks: Any, *, own: list[bool] | None = None, halve: bool = False
+) -> tuple[Update, Any]:
     """One rank's update of a model of one variable; nothing is sampled or differentiated."""
     weight = tf.Variable([1.0, 2.0])
     adam = Adam([weight], 0.1, 0.25, 0.5, 1e-8)
@@ -44,6 +50,7 @@ def an_update(ranks: Any, *, own: list[bool] | None = None) -> tuple[Update, Any
         compute_dtype="float16",
         xla=False,
         own=own,
+        halve=halve,
     )
     return update, weight
 
@@ -78,3 +85,14 @@ def test_an_overflow_in_rows_that_one_rank_owns_is_skipped_by_the_others_too() -
     update.apply([tf.constant([1.0, 1.0])])
     assert int(update.skipped) == 0
     assert list(weight.numpy()) != [1.0, 2.0]
+
+
+def test_gradients_sent_as_half_floats_are_counted_as_such_and_still_skipped_on_overflow() -> None:
+    # Half of 2 x 4 bytes, and 4 for the largest magnitude.
+    for other, skipped in ((0.0, 0), (np.inf, 1)):
+        sent = {1: [tf.constant([other, 0.0])]}
+        update, weight = an_update(Both(0, sent), halve=True)
+        update.apply([tf.constant([1e-9, -1e-9])])
+        assert update.reduced_bytes == 2 * 2 + 4
+        assert int(update.skipped) == skipped
+        assert (list(weight.numpy()) == [1.0, 2.0]) == bool(skipped)
