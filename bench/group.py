@@ -201,9 +201,24 @@ def _rows(
     for pools in rows.values():
         for precision in precisions:
             pools.setdefault(precision, _OUTSIDE)
-    order = {rest: index for index, rest in enumerate(dict.fromkeys(rest for rest, _ in rows))}
+    order = _order([rest for rest, _ in rows])
     keys = sorted(rows, key=lambda key: (order[key[0]], key[1]))
     return tuple(Row(*key, rows[key]) for key in keys)
+
+
+def _order(rests: Sequence[tuple[tuple[str, Any], ...]]) -> dict[Any, tuple[float, ...]]:
+    """What to sort the options of rows by: numbers by size, words as they come.
+
+    A grid with holes does not meet an axis's values in their order.
+    """
+    values: dict[str, list[Any]] = {}
+    for name, value in (pair for rest in rests for pair in rest):
+        values.setdefault(name, []).append(value)
+    place: dict[str, Callable[[Any], float]] = {
+        name: float if all(isinstance(v, int | float) for v in listed) else listed.index
+        for name, listed in values.items()
+    }
+    return {rest: tuple(place[name](value) for name, value in rest) for rest in rests}
 
 
 _OUTSIDE = Pool(Tally(Cell({}, {}, ""), (), (), {}, (), outside=True))

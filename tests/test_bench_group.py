@@ -9,7 +9,7 @@ from sample_records import A100_HOST, CPU_HOST, ML_100K, grid, make_attempt, mak
 from bench.group import Machine, group
 from bench.measures import BEST_HR, THROUGHPUT
 from bench.stats import Missing
-from bench.suite import cells
+from bench.suite import Rule, cells
 
 
 def grouped(suite, attempts, **options):
@@ -255,3 +255,16 @@ def test_a_row_is_scaled_against_one_rank_with_the_same_other_options():
         (("batch_size", 1024),),
         (("batch_size", 2048),),
     ]
+
+
+def test_rows_of_a_grid_with_holes_are_ordered_by_size_and_words_as_they_come():
+    suite = make_suite(
+        axes={"ranks": (1, 2), "batch_size": (512, 1024, 2048), "parallel": ("user", "all")},
+        excludes=(Rule({"ranks": (1,), "batch_size": (512, 1024)}),),
+    )
+
+    (block,) = grouped(suite, grid(suite)).blocks
+
+    sizes = [dict(row.rest)["batch_size"] for row in block.rows]
+    assert sizes == [512, 512, 1024, 1024, 2048, 2048, 2048, 2048]
+    assert [dict(row.rest)["parallel"] for row in block.rows[:4]] == ["user", "all"] * 2
