@@ -232,9 +232,8 @@ def _start_horovod(size: int) -> Any:
         ) from None
     for name, value in stall_settings(watched=watch.running()).items():
         os.environ.setdefault(name, value)
-    before = watch.threads()
-    hvd.init()
-    watch.leave_out(watch.threads() - before)
+    with watch.joining():
+        hvd.init()
     if hvd.size() != size:
         raise UserError(
             f"the launcher announced {size} ranks and Horovod found {hvd.size()}: "

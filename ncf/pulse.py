@@ -31,6 +31,7 @@ class Pulse:
         waits: its main thread is inside TensorFlow or Horovod.
         where: the place of its main thread, for people.
         done: it has left the job in order.
+        joins: it is looking for the other ranks, which takes until the last one has come.
     """
 
     number: int
@@ -38,6 +39,7 @@ class Pulse:
     waits: bool = False
     where: str = ""
     done: bool = False
+    joins: bool = False
 
     def to_text(self) -> str:
         """As JSON."""
@@ -126,10 +128,12 @@ class Keeper:
         return Verdict("silent", missing, text)
 
     def stalled(self) -> Verdict | None:
-        """Nobody has done anything for too long."""
+        """Nobody has done anything for too long. All joining are left to Gloo's own limit."""
         known = {rank: p for rank, p in self._last.items() if p is not None and not p.done}
         all_known = all(pulse is not None for pulse in self._last.values())
         if not known or not all_known or min(p.idle_s for p in known.values()) < self._patience_s:
+            return None
+        if all(pulse.joins for pulse in known.values()):
             return None
         to_blame = tuple(rank for rank, p in known.items() if not p.waits) or tuple(known)
         first = known[to_blame[0]]

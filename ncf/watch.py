@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ncf.pulse import Keeper, Pulse, Verdict, cut_off
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 PATIENCE_SECONDS = 30.0
 START_SECONDS = 40.0
@@ -81,6 +81,7 @@ class Activity:
     """How long this process has neither computed nor waited for a core or a disk."""
 
     def __init__(self, now: float) -> None:
+        self.joins = False
         self._apart: set[int] = set()
         self._ticks: dict[int, int] = {}
         self._looked = self._active = now
@@ -96,7 +97,9 @@ class Activity:
             return 0.0
         used = sum(n - self._ticks.get(thread, 0) for thread, n in ticks.items())
         seconds = used / os.sysconf("SC_CLK_TCK")
-        if waits or seconds > _BUSY_SHARE * (now - self._looked):
+        busy = waits or seconds > _BUSY_SHARE * (now - self._looked)
+        # Who looks for the others asks for them without a pause, and has nothing else to do.
+        if busy and not self.joins:
             self._active = now
         self._ticks, self._looked = ticks, now
         return now - self._active
@@ -188,8 +191,9 @@ class Watch:
             frame = frame.f_back
         path = frame.f_code.co_filename if frame else ""
         where = f"{frame.f_code.co_name} ({Path(path).name}:{frame.f_lineno})" if frame else ""
-        waits = any(part in path for part in _WAITING_IN)
-        return Pulse(self._number, self.activity.idle_seconds(now), waits, where)
+        joins = self.activity.joins
+        waits = joins or any(part in path for part in _WAITING_IN)
+        return Pulse(self._number, self.activity.idle_seconds(now), waits, where, joins=joins)
 
     def _listen(self, own: Pulse, now: float) -> Verdict | None:
         self._board.put(f"pulse.{self._rank}", own.to_text())
@@ -247,10 +251,22 @@ def running() -> bool:
     return _current is not None
 
 
-def leave_out(polling: set[int]) -> None:
-    """Threads that poll while they wait; their clock ticks are no work."""
-    if _current:
-        _current.activity.leave_out(polling)
+@contextlib.contextmanager
+def joining() -> Iterator[None]:
+    """This rank looks for the others: threads started meanwhile poll from then on.
+
+    Neither their clock ticks nor the search itself is work.
+    """
+    if not _current:
+        yield
+        return
+    activity, before = _current.activity, threads()
+    activity.joins = True
+    try:
+        yield
+    finally:
+        activity.joins = False
+        activity.leave_out(threads() - before)
 
 
 def from_environment(environment: Mapping[str, str], rank: int, size: int) -> Watch | None:

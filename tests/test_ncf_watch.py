@@ -62,7 +62,8 @@ from ncf import watch
 from ncf.watch import Watch, Board
 watch.GRACE_SECONDS = 1.0
 rank, kind, port, patience = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
-mine = Watch(Board("127.0.0.1", port), rank, 2, patience).start()
+mine = Watch(Board("127.0.0.1", port), rank, 2, patience)
+watch.start(mine)
 until = time.monotonic() + patience * 4
 if kind == "stall":
     def here_it_stands():
@@ -72,6 +73,10 @@ if kind == "freeze":
     time.sleep(0.5); os.kill(os.getpid(), signal.SIGSTOP)
 if kind == "vanish":
     os._exit(0)
+if kind == "join":
+    with watch.joining():
+        while time.monotonic() < until:
+            sum(range(10000))
 while time.monotonic() < until:
     if kind == "wait":
         time.sleep(0.1)
@@ -110,6 +115,21 @@ def test_a_stalled_rank_shows_where_it_stands_and_both_end(port: int) -> None:
     assert "in here_it_stands" in said1
     assert "stalled: nothing done for" in said1.splitlines()[-1]
     assert "stalled: nothing done for" in said0
+
+
+@linux
+def test_a_rank_that_looks_for_one_that_stalled_before_it_came_is_idle_however_busily(
+    port: int,
+) -> None:
+    (code0, said0), (code1, said1) = ranks(port, "join", "stall")
+    assert (code0, code1) == (watch.LOST, watch.STALLED)
+    assert "in here_it_stands" in said1
+    assert "rank 1 stalled: nothing done for" in said0
+
+
+@linux
+def test_ranks_that_all_look_for_each_other_are_left_alone(port: int) -> None:
+    assert [code for code, _ in ranks(port, "join", "join")] == [0, 0]
 
 
 @linux
