@@ -20,6 +20,9 @@ from bench.measures import THROUGHPUT
 from bench.plots import axis_number, bar, times
 from bench.stats import Missing
 
+LETTERS_PER_INCH = 13
+"""Of the labels below the bars; fewer than fit, as letters differ in width."""
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -60,7 +63,9 @@ def throughput(block: Block, contrast: Contrast, title: str, where: str) -> Figu
             x = index + (names.index(name) - (len(names) - 1) / 2) * 0.8 / len(names)
             bar(ax, x, 0.74 / len(names), arm.pool, looks[name])
         _label_ratios(ax, index, block, contrast, group, top)
-        labels.append(_label(block, group))
+        labels.append(
+            _label(block, group, int(LETTERS_PER_INCH * (width - 1.1) / (len(found) + 0.2)))
+        )
     ax.set_xticks(range(len(found)), labels)
     ax.tick_params(axis="x", length=0)
     ax.set_xlim(-0.6, len(found) - 0.4)
@@ -70,12 +75,14 @@ def throughput(block: Block, contrast: Contrast, title: str, where: str) -> Figu
     return figure
 
 
-def _label(block: Block, group: Group) -> str:
-    """What the arms have in common, and their sample sizes."""
+def _label(block: Block, group: Group, letters: int) -> str:
+    """What the arms have in common, and their sample sizes, in lines of so many letters."""
     sizes = [counted(len(arm.pool.values(THROUGHPUT)), arm.pool.tally) for arm in group.arms]
     text = sizes[0] if len(set(sizes)) == 1 else "; ".join(sizes)
     place = ", ".join(contrasts.words(block, group))
-    return "\n".join([*textwrap.wrap(place, 26), *textwrap.wrap(text.replace("n=", "n = "), 26)])
+    letters = min(26, letters)
+    sizes_text = textwrap.wrap(text.replace("n=", "n = "), letters)
+    return "\n".join([*textwrap.wrap(place, letters), *sizes_text])
 
 
 def _label_ratios(

@@ -22,7 +22,7 @@ from ncf import roofline
 from ncf.core import Core, Rows, Samples, Weights, weights_of
 from ncf.item_sums import ItemSums
 from ncf.step import dense
-from ncf.walk import by_user, count_distinct, cut, distinct, padded, piece, sizes
+from ncf.walk import again, by_user, count_distinct, cut, distinct, padded, piece, sizes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,8 @@ class Fast:
     ) -> None:
         self._parameters, self._dtype = parameters, compute_dtype
         self._lanes, self._most, self._whole = (1 if whole else lanes), chunk, whole
-        self.micro_batch: int | None = cut(groups, self._lanes, chunk).chunk * size
+        self._full = cut(groups, self._lanes, chunk)
+        self.micro_batch: int | None = self._full.chunk * size
         self._core = Core(compute_dtype, dropout, pieces=not whole)
         self._project = parameters.gmf_item.shape[0] <= groups * size
         width = dropout.widths[0] if dropout.widths else 1
@@ -76,7 +77,7 @@ class Fast:
         """As `ncf.step.Reference.loss_and_gradients`."""
         weights = weights_of(self._parameters, self._dtype)
         table = self._item_table(weights) if self._project else None
-        walk = cut(batch.items.shape[0], self._lanes, self._most)
+        walk = self._walk(batch.items.shape[0])
         batch = padded(batch, walk.groups)
         if self._whole:
             return self._at_once(batch, walk, weights, table, key, grad_scale)
@@ -89,10 +90,14 @@ class Fast:
             users: of the groups of one step, int32 [groups].
             size: samples per group.
         """
-        own, walk = self._parameters, cut(len(users), self._lanes, self._most)
+        own, walk = self._parameters, self._walk(len(users))
         groups = walk.groups if self._whole else count_distinct(users, walk)
         shape = roofline.shape_of(own, self._dtype, len(users), size, groups, self._lanes)
         return roofline.fast_cost(shape, table=self._project)
+
+    def _walk(self, groups: int) -> Cut:
+        # Compiled whole, every shape is compiled anyway: a chunk that just fits pads nothing.
+        return cut(groups, self._lanes, self._most) if self._whole else again(self._full, groups)
 
     def _item_table(self, weights: Weights) -> Any:
         """Every item's projection beside its GMF row, [items, W + F] in the compute type."""

@@ -107,7 +107,10 @@ class Update:
         self.reduced_bytes = 0
 
     def compile(self, padded: int) -> None:
-        """Trace the steps whose shares have this shape, before the clock runs."""
+        """Trace the steps whose shares have this shape, without running one.
+
+        Before the clock runs: TensorFlow optimizes a function when it is first called.
+        """
         if padded in self._compiled:
             return
         signature = [
@@ -129,6 +132,8 @@ class Update:
 
         traced = tf.function(updates, input_signature=signature, autograph=False)
         self._compiled[padded] = traced.get_concrete_function()
+        nothing = [tf.zeros(part.shape, part.dtype) for part in signature[:-1]]
+        self._compiled[padded](*nothing, tf.zeros([0, 3], tf.int64))
 
     def __call__(self, keys: Any, dropout_key: Any, begin: int, shares: Sequence[Share]) -> None:
         """Train on shares of one shape: steps `begin`, `begin` + 1, ... of the epoch of `keys`.

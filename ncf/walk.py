@@ -41,6 +41,11 @@ def cut(groups: int, lanes: int, at_most: int) -> Cut:
     return Cut(rounds, lanes, -(-groups // (lanes * rounds)))
 
 
+def again(full: Cut, groups: int) -> Cut:
+    """A step of fewer groups in chunks of the same size, so that nothing is compiled for it."""
+    return full._replace(rounds=-(-groups // (full.lanes * full.chunk)))
+
+
 def sizes(count: int, parts: int) -> list[int]:
     """Sizes of `parts` parts of `count`, as equal as can be."""
     return [count * (i + 1) // parts - count * i // parts for i in range(parts)]
