@@ -33,7 +33,9 @@ Each command has its own --help.
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; a user's mistake is one line on stderr and exit code 2."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments is None and (words[:1] in (["train"], ["infer"]) or "--data" in words[:1]):
+    if words and words[0].startswith("--") and words[0] not in ("--help", "--version"):
+        words.insert(0, "train")
+    if arguments is None and words[:1] in (["train"], ["infer"]):
         huge_pages.start_again()
     try:
         return _run(words)
@@ -49,8 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: list[str]) -> int:
-    if words and words[0].startswith("--") and words[0] not in ("--help", "--version"):
-        words.insert(0, "train")
     if words[:1] == ["train"]:
         return _train(words[1:])
     if words[:1] == ["infer"]:

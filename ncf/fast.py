@@ -92,7 +92,8 @@ class Fast:
         """
         own, walk = self._parameters, self._walk(len(users))
         groups = walk.groups if self._whole else count_distinct(users, walk)
-        shape = roofline.shape_of(own, self._dtype, len(users), size, groups, self._lanes)
+        sums = self._sums.count if self._sums else 1
+        shape = roofline.shape_of(own, self._dtype, len(users), size, groups, sums)
         return roofline.fast_cost(shape, table=self._project)
 
     def _walk(self, groups: int) -> Cut:
@@ -252,7 +253,7 @@ class Fast:
 
         Args:
             sums: as from `_chunk`.
-            tables: the users' MLP and GMF rows; of the items' a tuple with each lane's sum.
+            tables: the users' MLP and GMF rows; of the items' a tuple of sums to add up.
             weights: of this step.
         """
         mlp_user, gmf_user, mlp_item, gmf_item = tables
@@ -260,7 +261,7 @@ class Fast:
         gmf_item = tf.add_n(gmf_item)
         if self._project:
             found = self._by_lanes(
-                lambda rows, *lanes: self._unproject(rows, lanes, weights),
+                lambda rows, *parts: self._unproject(rows, parts, weights),
                 self._parameters.mlp_item, *mlp_item,
             )  # fmt: skip
             item_kernel = tf.add_n([kernel for kernel, _ in found])
@@ -280,9 +281,9 @@ class Fast:
             last = first
         return loss, [*found, tf.concat([gmf_kernel[:, None], last], axis=0), output_bias]
 
-    def _unproject(self, rows: Any, lanes: Any, weights: Weights) -> tuple[Any, Any]:
-        """From the slopes of items' projections, by lane: those of the kernel and of the rows."""
-        slopes = tf.cast(tf.add_n(lanes), self._dtype)
+    def _unproject(self, rows: Any, sums: Any, weights: Weights) -> tuple[Any, Any]:
+        """From sums of slopes of items' projections: the slopes of the kernel and of the rows."""
+        slopes = tf.cast(tf.add_n(sums), self._dtype)
         return _product(tf.cast(rows, self._dtype), slopes), _back(slopes, weights.item_kernel)
 
 

@@ -1,4 +1,4 @@
-"""Sums of item rows' gradients over the chunks of a step, one for each lane of `ncf.fast`."""
+"""Sums of item rows' gradients over the chunks of a step, for the lanes of `ncf.fast`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import tensorflow as tf
 if TYPE_CHECKING:
     from ncf.model import Parameters
 
+_SHARERS = 2
+"""Lanes with a sum in common. They take turns, always the same, and adding is a sixteenth of their
+work; two sums instead are twice the memory that is cleared, missed by the cache and added up."""
+
 
 class ItemSums:
     """Dense float32 sums of item rows' gradients, kept between steps because they are large.
 
-    One per lane, so that lanes need not wait for each other and every sum has one fixed order of
-    additions: the same seed gives the same bits.
+    Every sum has one fixed order of additions, that in which `add` was traced: the same seed gives
+    the same bits.
     """
 
     def __init__(self, parameters: Parameters, lanes: int, width: int) -> None:
         items, factors = parameters.gmf_item.shape
-        self._kept = [(_zeros([items, width]), _zeros([items, factors])) for _ in range(lanes)]
+        self.count = -(-lanes // _SHARERS)
+        self._kept = [(_zeros([items, width]), _zeros([items, factors])) for _ in range(self.count)]
         self._add = [tuple(_adder(variable) for variable in pair) for pair in self._kept]
 
     def clear(self) -> None:
@@ -29,12 +34,12 @@ class ItemSums:
 
     def add(self, lane: int, items: Any, mlp: Any, gmf: Any) -> None:
         """Add rows [n, width] to those of the items [n], which may repeat."""
-        for add, rows in zip(self._add[lane], (mlp, gmf), strict=True):
+        for add, rows in zip(self._add[lane // _SHARERS], (mlp, gmf), strict=True):
             add(items, rows)
 
     def read(self) -> list[tuple[Any, ...]]:
-        """Of the MLP and of the GMF, every lane's sum [items, width]."""
-        return [tuple(v.read_value() for v in lanes) for lanes in zip(*self._kept, strict=True)]
+        """Of the MLP and of the GMF, every sum [items, width]."""
+        return [tuple(v.read_value() for v in sums) for sums in zip(*self._kept, strict=True)]
 
 
 def _zeros(shape: Any) -> Any:

@@ -30,7 +30,7 @@ class Shape:
     """What the cost of a step on one rank depends on.
 
     `samples`, `groups` and `distinct_users` are per step; `width` is in bytes per element of the
-    compute type; `lanes` is the number of item sums.
+    compute type; `item_sums` are kept side by side (`ncf.item_sums`).
     """
 
     users: int
@@ -41,11 +41,11 @@ class Shape:
     groups: int
     distinct_users: int
     width: int
-    lanes: int = 1
+    item_sums: int = 1
 
 
 def shape_of(
-    parameters: Parameters, dtype: Any, groups: int, size: int, distinct_users: int, lanes: int
+    parameters: Parameters, dtype: Any, groups: int, size: int, distinct_users: int, item_sums: int
 ) -> Shape:
     """The shape of a step on these variables: `groups` of `size` samples each."""
     widths = [int(kernel.shape[1]) for kernel in parameters.kernels]
@@ -59,7 +59,7 @@ def shape_of(
         groups=groups,
         distinct_users=distinct_users,
         width=dtype.size,
-        lanes=lanes,
+        item_sums=item_sums,
     )
 
 
@@ -105,7 +105,9 @@ def fast_cost(shape: Shape, *, table: bool) -> tuple[float, float]:
     moved += 4 * 3 * (user_width + shape.factors) * shape.groups
     # Sums are cleared and read; the item table is read, written, and multiplied once more.
     moved += (
-        4 * 2 * (shape.lanes * shape.items * summed + shape.users * (user_width + shape.factors))
+        4
+        * 2
+        * (shape.item_sums * shape.items * summed + shape.users * (user_width + shape.factors))
     )
     if table:
         moved += shape.items * (2 * 4 * item_width + shape.width * (first + shape.factors))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from ncf import huge_pages
+from ncf.__main__ import main
 
 MODE = "always [madvise] never\n"
 
@@ -67,3 +69,24 @@ sys.exit(7)
     lines = [line.split(" ", 2) for line in done.stdout.splitlines()]
     assert [line[1] for line in lines] == (["False", "True"] if mode == MODE else ["False"])
     assert {(line[0], line[2]) for line in lines} == {(lines[0][0], "['a b', '--c']")}
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["train", "--data", "nowhere"], True),
+        (["--epochs", "1", "--data", "nowhere"], True),  # train, as with NVIDIA's ncf.py
+        (["infer", "--data", "nowhere"], True),
+        (["synthesize", "--preset", "nothing"], False),
+        (["--version"], False),
+    ],
+)
+def test_what_computes_starts_again_and_nothing_else(
+    words: list[str], again: bool, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    started: list[bool] = []
+    monkeypatch.setattr(huge_pages, "start_again", lambda: started.append(True))
+    monkeypatch.setattr("sys.argv", ["ncf", *words])
+    with contextlib.suppress(SystemExit):
+        main()
+    assert started == [True] * again

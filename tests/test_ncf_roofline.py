@@ -11,7 +11,7 @@ from ncf.roofline import Shape, copy_peak, fast_cost, matmul_peak, reference_cos
 
 PUBLISHED = Shape(
     users=138_493, items=26_744, factors=64, layers=(256, 256, 128, 64), samples=1_048_575,
-    groups=209_715, distinct_users=100_000, width=4, lanes=2,
+    groups=209_715, distinct_users=100_000, width=4, item_sums=2,
 )  # fmt: skip
 
 
