@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 
 import pytest
 
@@ -17,6 +18,11 @@ from hypothesis import settings
 settings.register_profile("default-without-deadline", deadline=None)
 settings.load_profile("default-without-deadline")
 
+# nohup, and a shell without job control, start what runs in the background deaf to some signals,
+# and so would be every process that a test starts and stops. A handler is not inherited.
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 # Their assertions are to be as talkative as those of the tests that call them.
 pytest.register_assert_rewrite("pictures", "set_up_clone", "stub_world")
