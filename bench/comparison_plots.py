@@ -17,7 +17,7 @@ from bench.comparison import ratio
 from bench.drawing import INK, Frame, framed, level_look
 from bench.labels import counted
 from bench.measures import THROUGHPUT
-from bench.plots import axis_number, bar, times
+from bench.plots import axis_number, bar, times, write_above
 from bench.stats import Missing
 
 LETTERS_PER_INCH = 13
@@ -95,16 +95,4 @@ def _label_ratios(
             several = len(group.tested) > 1
             name = f"{contrasts.level(block, contrast, arm)} " if several else ""
             lines.append(f"{name}{times(found)}")
-    highest = max(
-        (value for arm in group.arms for value in arm.pool.values(THROUGHPUT)), default=0.0
-    )
-    ax.annotate(
-        "\n".join(lines),
-        (index, highest + 0.01 * top),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=8.5,
-        bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
-    )
+    write_above(ax, index, lines, (arm.pool for arm in group.arms), top)

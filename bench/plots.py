@@ -24,7 +24,7 @@ from bench.stats import Missing, Ratio
 from bench.tables import SPEEDUPS, speedup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -147,7 +147,14 @@ def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
         found = speedup(row, mixed, full)
         if not isinstance(found, Missing):
             lines.append(f"{mixed.upper()}/{full.upper()} {times(found)}")
-    highest = max((v for pool in row.pools.values() for v in pool.values(THROUGHPUT)), default=0.0)
+    write_above(ax, index, lines, row.pools.values(), top)
+
+
+def write_above(
+    ax: Axes, index: int, lines: Iterable[str], pools: Iterable[Pool], top: float
+) -> None:
+    """Write lines above the bars at `index` of these pools; `top` is the axis' upper end."""
+    highest = max((v for pool in pools for v in pool.values(THROUGHPUT)), default=0.0)
     ax.annotate(
         "\n".join(lines),
         (index, highest + 0.01 * top),
