@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import communication, energy, inference_page, method, sections
+from bench import communication, energy, inference_page, method, published_page, sections
 from bench.about import about, one_line
 from bench.labels import axes_text, precision_label
 from bench.measures import BEST_HR
 from bench.notation import DEFAULT
 from bench.page import Heading, Items, Quote, Tabled, Text
-from bench.published import SOURCES, distinct, is_inverted, select
+from bench.published import SOURCES, distinct, select
 from bench.side_by_side import (
     aggregation,
     differences,
@@ -253,25 +253,13 @@ def _published_part(
     if speed_measure(figures, notation).name == "best_epoch_throughput":
         ours += " (samples/s: of each run's best epoch)"
     how = f"How the source makes one number of its runs: {aggregation(figures)}. Ours are {ours}."
-    gaps = {index: differences(block, system) for index, block in enumerate(blocks)}
-    same = [index for index, found in gaps.items() if not found]
-    if same:
-        beside = [
-            Tabled(
-                "published",
-                f"Ours ({notation.name}) beside {title}",
-                side_by_side(blocks[index], figures, notation),
-                one_line(blocks[index]),
-                index + 1,
-            )
-            for index in same
-        ]
-        return [Heading(3, title), Text(how), *beside]
-    if is_inverted(figures):
-        how += " The source prints its speed-ups inverted; here they stand upright."
-    reasons = "; ".join(gaps[0])
-    return [
-        Heading(3, title),
-        Text(f"For orientation only, not comparable with the runs above: {reasons}. {how}"),
-        *(Tabled("published", title, table) for table in tables),
-    ]
+    return published_page.part(
+        title,
+        how,
+        blocks,
+        [differences(block, system) for block in blocks],
+        lambda block: side_by_side(block, figures, notation),
+        tables,
+        figures,
+        notation,
+    )

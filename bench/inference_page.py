@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench import inference, inference_published
+from bench import inference, inference_published, published_page
 from bench.about import one_line
 from bench.inference_measures import PAIRS, RANKING
 from bench.page import Heading, Tabled, Text
-from bench.published import SOURCES, distinct, is_inverted, select
+from bench.published import SOURCES, distinct, select
 from bench.published_tables import inference_part
 
 if TYPE_CHECKING:
@@ -80,27 +80,14 @@ def _one(
     title = f"Inference on {system}: {SOURCES.get(source, source)}"
     ways = [way for way in distinct(figures, "aggregation") if way]
     how = f"How the source makes one number of its runs: {', '.join(ways) or 'not stated'}."
-    gaps = [inference_published.differences(block, system, figures) for block in blocks]
-    same = [index for index, found in enumerate(gaps) if not found]
-    if same:
-        beside = [
-            Tabled(
-                "published",
-                f"Ours ({notation.name}) beside {title}",
-                inference_published.side_by_side(blocks[index], figures, notation),
-                one_line(blocks[index]),
-                index + 1,
-            )
-            for index in same
-        ]
-        return [Heading(3, title), Text(how), *beside]
-    if is_inverted(figures):
-        how += " The source prints its speed-ups inverted; here they stand upright."
     table, _ = inference_part(figures, notation.digits)
-    return [
-        Heading(3, title),
-        Text(
-            f"For orientation only, not comparable with the runs above: {'; '.join(gaps[0])}. {how}"
-        ),
-        Tabled("published", title, table),
-    ]
+    return published_page.part(
+        title,
+        how,
+        blocks,
+        [inference_published.differences(block, system, figures) for block in blocks],
+        lambda block: inference_published.side_by_side(block, figures, notation),
+        [table],
+        figures,
+        notation,
+    )
