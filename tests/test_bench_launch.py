@@ -147,8 +147,9 @@ def test_everything_dies_with_the_sweep_and_with_the_guard(victim, tmp_path):
     token = new_token()
     code = (
         "import os, sys; from pathlib import Path; from bench.launch import *\n"
+        "def say(line): print(line, flush=True)\n"
         f"supervise((sys.executable, '-c', {FAMILY + 'time.sleep(600)'!r}), os.environ,"
-        f" Path({str(tmp_path / 'log')!r}), 600, Stop(), print, {token!r})"
+        f" Path({str(tmp_path / 'log')!r}), 600, Stop(), say, {token!r})"
     )
     sweep = subprocess.Popen([PYTHON, "-c", code], cwd=HERE.parent, stdout=subprocess.PIPE)
     assert sweep.stdout.readline() == b"ready\n"

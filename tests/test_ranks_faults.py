@@ -204,7 +204,7 @@ def test_a_stopped_job_leaves_its_last_checkpoint_and_an_interrupted_record(
     job = hand_started(launcher, tmp_path, tmp_path / "data")
     try:
         until = time.monotonic() + 200
-        while "epoch 3/" not in (tmp_path / "out").read_text():
+        while "epoch 4/" not in (tmp_path / "out").read_text():  # so that 3 has its checkpoint
             assert job.poll() is None, (tmp_path / "out").read_text()
             assert time.monotonic() < until
             time.sleep(0.1)
