@@ -95,10 +95,19 @@ def test_a_horovod_that_found_another_world_is_an_error(monkeypatch) -> None:
 
 
 def test_horovods_own_stall_check_ends_a_job_only_where_nothing_better_watches() -> None:
-    assert distributed.stall_settings(watched=True)["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == "0"
-    alone = distributed.stall_settings(watched=False)
+    watched = distributed.horovod_settings(watched=True, on_gpu=False)
+    assert watched["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == "0"
+    alone = distributed.horovod_settings(watched=False, on_gpu=False)
     warn, shutdown = (
         int(alone[f"HOROVOD_STALL_{name}_TIME_SECONDS"]) for name in ("CHECK", "SHUTDOWN")
     )
     assert 0 < warn < shutdown, "Horovod ignores a shutdown that comes before the warning"
     assert warn + shutdown <= 60, "it looks every `warn` seconds"
+
+
+def test_horovods_thread_turns_slower_only_where_it_shares_a_core_with_the_step() -> None:
+    paces = [
+        distributed.horovod_settings(watched=True, on_gpu=on_gpu).get("HOROVOD_CYCLE_TIME")
+        for on_gpu in (False, True)
+    ]
+    assert paces == ["5", None]
