@@ -120,10 +120,16 @@ class Block:
         return tuple(pool.tally for pool in self.pools)
 
     def baseline(self, row: Row, precision: str) -> Pool | None:
-        """The pool with one rank that `row` is scaled against, all other axes equal."""
-        for other in self.rows:
-            if other.ranks == 1 and other.rest == row.rest:
-                return other.pools.get(precision)
+        """The pool with one rank that `row` is scaled against, all other axes equal.
+
+        One rank has nobody to share with: where none ran in the row's way of sharing, one that was
+        started in another is the same run.
+        """
+        alone = [other for other in self.rows if other.ranks == 1]
+        for rest in (lambda found: found, _but_sharing):
+            for other in alone:
+                if rest(other.rest) == rest(row.rest):
+                    return other.pools.get(precision)
         return None
 
     def slices(self) -> tuple[Block, ...]:
@@ -133,6 +139,10 @@ class Block:
             replace(self, rows=tuple(row for row in self.rows if row.rest == rest))
             for rest in rests
         )
+
+
+def _but_sharing(rest: tuple[tuple[str, Any], ...]) -> tuple[tuple[str, Any], ...]:
+    return tuple((name, value) for name, value in rest if name != "parallel")
 
 
 def _precision_order(precision: str) -> tuple[int, str]:

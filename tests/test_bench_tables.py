@@ -99,6 +99,21 @@ def test_a_grid_without_one_rank_has_no_strong_scaling():
     assert cell(table, 0, "Strong scaling FP32") == "n/a (no cell with 1 rank)"
 
 
+def test_ranks_that_own_their_users_scale_against_one_rank_which_shares_with_nobody():
+    ways = {"parallel": ("replicated", "user-sharded")}
+    suite = make_suite(
+        axes={"ranks": (1, 2), "precision": ("fp32",), **ways},
+        excludes=(Rule({"ranks": (1,), "parallel": ("user-sharded",)}),),
+    )
+
+    block = block_of(suite, grid(suite))
+
+    found = [block.baseline(row, "fp32") for row in block.rows]
+    (alone,) = (row for row in block.rows if row.ranks == 1)
+    assert len(found) == 3
+    assert all(base is alone.pools["fp32"] for base in found)
+
+
 def test_strong_scaling_needs_the_same_global_batch():
     suite = make_suite(axes={"ranks": (1, 2), "precision": ("fp32",)})
     attempts = [
