@@ -20,9 +20,6 @@ from bench.measures import THROUGHPUT
 from bench.plots import axis_number, bar, times, write_above
 from bench.stats import Missing
 
-LETTERS_PER_INCH = 13
-"""Of the labels below the bars; fewer than fit, as letters differ in width."""
-
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -30,6 +27,9 @@ if TYPE_CHECKING:
     from bench.contrast import Group
     from bench.grid import Block
     from bench.suite_report import Contrast
+
+LETTERS_PER_INCH = 13
+"""Of the labels below the bars; fewer than fit, as letters differ in width."""
 
 
 def throughput(block: Block, contrast: Contrast, title: str, where: str) -> Figure:

@@ -125,12 +125,10 @@ class Block:
         One rank has nobody to share with: where none ran in the row's way of sharing, one that was
         started in another is the same run.
         """
-        alone = [other for other in self.rows if other.ranks == 1]
-        for rest in (lambda found: found, _but_sharing):
-            for other in alone:
-                if rest(other.rest) == rest(row.rest):
-                    return other.pools.get(precision)
-        return None
+        same = _but_sharing(row.rest)
+        alone = [o for o in self.rows if o.ranks == 1 and _but_sharing(o.rest) == same]
+        base = min(alone, key=lambda other: other.rest != row.rest, default=None)
+        return base.pools.get(precision) if base else None
 
     def slices(self) -> tuple[Block, ...]:
         """A block per combination of the other axes: what one picture can show."""

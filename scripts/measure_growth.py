@@ -117,16 +117,9 @@ def made(folder: Path, name: str) -> Path:
 def seconds_per_million(args: argparse.Namespace, folder: Path) -> float:
     """Seconds of the middle epoch per million samples, without first step and evaluation."""
     record = args.folder / "record.json"
-    words = [
-        "--data",
-        str(folder),
-        "--epochs",
-        str(args.epochs),
-        "--batch_size",
-        str(args.batch_size),
-    ]
-    words += ["--precision", args.precision, "--topk", "1"]
-    words += ["--seed", "1", "--record", str(record)]
+    words = ["--data", str(folder), "--batch_size", str(args.batch_size), "--seed", "1"]
+    words += ["--epochs", str(args.epochs), "--precision", args.precision]
+    words += ["--topk", "1", "--record", str(record)]
     command = [sys.executable, "-m", "ncf", "train", *words]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     epochs = json.loads(record.read_text(encoding="utf-8"))["epochs"]

@@ -24,6 +24,7 @@ from typing import Any
 import faulty_trainer
 import numpy as np
 import pytest
+from stub_world import wait_until
 from toy import toy_folder
 
 from bench import guard
@@ -98,7 +99,7 @@ class Sweeps:
         assert {path: after[path] for path in before} == before, "what is stored stays as it is"
         (new,) = set(after) - set(before)
         took = ended - float(struck.read_text()) if struck.exists() else 0.0
-        assert left_over(f"FAULT_TEST={self.folder}") == [], done.stdout
+        assert running(f"FAULT_TEST={self.folder}") == [], done.stdout
         return json.loads(after[new]), took
 
 
@@ -107,18 +108,6 @@ def running(variable: str) -> list[int]:
     needle = variable.encode()
     pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
     return [pid for pid in pids if needle in guard._environment(str(pid))]
-
-
-def left_over(variable: str) -> list[int]:
-    """Those still there after a job's end.
-
-    Python's tracker of shared resources, a child of Horovod's launcher, ends when it sees that the
-    launcher has: a moment later, more on a busy machine.
-    """
-    until = time.monotonic() + 5
-    while (left := running(variable)) and time.monotonic() < until:
-        time.sleep(0.05)
-    return left
 
 
 def check(fault: str, attempt: dict[str, Any], took: float) -> list[str]:
@@ -216,7 +205,9 @@ def test_a_stopped_job_leaves_its_last_checkpoint_and_an_interrupted_record(
             job.wait()
     said = (tmp_path / "out").read_text()
     assert job.returncode != 0, said
-    assert left_over(f"FAULT_TEST={tmp_path}") == [], said
+    # Python's tracker of shared resources, a child of Horovod's launcher, ends when it sees that
+    # the launcher has: a moment later, more on a busy machine.
+    assert wait_until(lambda: running(f"FAULT_TEST={tmp_path}") == [], 5), said
     run = record.read_run(tmp_path / "run.json")
     assert run.status == "interrupted", said
     assert len(run.epochs) >= 3
