@@ -146,7 +146,7 @@ def framed(
         The figure and its axes, [rows][columns].
     """
     width = max(columns * panel[0], 6.4)
-    title = textwrap.wrap(frame.title, int(width * 10.5))
+    title = textwrap.wrap(frame.title, int(width * 9.6))
     footer = [line for part in frame.footer for line in textwrap.wrap(part, int(width * 14.5))]
     per_row = _legend_columns(legend, width)
     legend_rows = math.ceil(len(legend) / per_row) if legend else 0

@@ -22,7 +22,7 @@ from sample_records import grid, make_suite
 from test_bench_published import CSV
 
 from bench import plots, scaling_plots
-from bench.drawing import LOOKS
+from bench.drawing import LOOKS, Frame, framed
 from bench.published import read
 
 SYSTEMS = ("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX-1 8x V100 16GB")
@@ -223,3 +223,12 @@ def test_run_order_follows_the_clock_and_not_the_grid():
 
     places = sorted(x for line in figure.axes[0].lines[1:] for x in line.get_xdata())
     assert places == list(range(1, 13))
+
+
+def test_a_long_title_is_wrapped_before_the_edge():
+    title = "Two ranks (synthetic-20m-500k, parallel user-sharded, batch_size 1048576): best HR@10"
+    for words in (title, title.replace("best ", ""), "batch_size 1048576 " * 6):
+        figure, _ = framed(1, 2, (3.6, 3.3), Frame(words, (WHERE,)), [])
+        mpl.backends.backend_agg.FigureCanvasAgg(figure)
+        (text,) = (t for t in figure.texts if t.get_fontweight() == "bold")
+        assert text.get_window_extent().x1 <= figure.bbox.x1
