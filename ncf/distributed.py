@@ -7,6 +7,7 @@ place by environment variables; they are read before TensorFlow is touched.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,14 +111,18 @@ class Ranks:
     """Collectives over the ranks of a job; every rank must make the same calls in the same order.
 
     With one rank every call returns its own argument.
+
+    Args:
+        place: of this rank.
+        pace_ms: see `pace_ms`; None leaves it to Horovod.
     """
 
-    def __init__(self, place: Place, *, on_gpu: bool = False) -> None:
+    def __init__(self, place: Place, *, pace_ms: int | None = None) -> None:
         self.place = place
         self.rank, self.size = place.rank, place.size
         self._horovod: Any = None
         if self.size > 1:
-            self._horovod = _start_horovod(self.size, on_gpu=on_gpu)
+            self._horovod = _start_horovod(self.size, pace_ms)
             self.rank = self._horovod.rank()
 
     @property
@@ -208,16 +213,27 @@ def horovod_build() -> dict[str, Any]:
     }
 
 
-def horovod_settings(*, watched: bool, on_gpu: bool) -> dict[str, str]:
+def pace_ms(samples: int) -> int:
+    """How often Horovod's thread should meet those of the other ranks, on a CPU: ms.
+
+    By default it is 1 ms, on a core that computes. A turn costs about c = 0.25 ms of that core, and
+    a step of S ms waits half a turn for its all-reduce: c / T + T / 2S is least at T = sqrt(2 c S).
+    A core trains about 225 samples a ms (docs/multi-gpu.md).
+
+    Args:
+        samples: of one rank in one step.
+    """
+    return min(50, max(1, round(math.sqrt(2 * 0.25 * samples / 225))))
+
+
+def horovod_settings(*, watched: bool, pace_ms: int | None = None) -> dict[str, str]:
     """Horovod's own stall check, which is a time limit on every collective, and its pace.
 
     Where `ncf.watch` looks after the ranks it only warns, since a limit ends slow ranks, too (one
     that compiles, or writes a large checkpoint). Elsewhere it is all there is. Ranks import
     TensorFlow at different speeds: on a busy machine Gloo's own 30 s to find each other are few.
     """
-    # Horovod's thread meets those of the other ranks at every turn, by default 1,000 times a
-    # second, on a core that computes (docs/multi-gpu.md). A collective waits for the next turn.
-    pace = {} if on_gpu else {"HOROVOD_CYCLE_TIME": "5"}
+    pace = {"HOROVOD_CYCLE_TIME": str(pace_ms)} if pace_ms else {}
     return {
         **pace,
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
@@ -226,7 +242,7 @@ def horovod_settings(*, watched: bool, on_gpu: bool) -> dict[str, str]:
     }
 
 
-def _start_horovod(size: int, *, on_gpu: bool) -> Any:
+def _start_horovod(size: int, pace_ms: int | None) -> Any:
     try:
         import horovod.tensorflow as hvd
     except ImportError as error:
@@ -234,7 +250,7 @@ def _start_horovod(size: int, *, on_gpu: bool) -> Any:
             f"{size} ranks need Horovod, which cannot be imported ({_first_line(error)}): "
             "build it with `python scripts/build_horovod.py`, or start 1 rank"
         ) from None
-    for name, value in horovod_settings(watched=watch.running(), on_gpu=on_gpu).items():
+    for name, value in horovod_settings(watched=watch.running(), pace_ms=pace_ms).items():
         os.environ.setdefault(name, value)
     with watch.joining():
         hvd.init()

@@ -45,7 +45,9 @@ class Session:
         place = distributed.place_from_environment(dict(os.environ))
         lanes = MOST_LANES if config.formulation == "fast" else 1
         self._devices = distributed.prepare_devices(place, config.threads, lanes)
-        self.ranks = distributed.Ranks(place, on_gpu=self._devices.on_gpu)
+        share = config.batch_size // place.size
+        pace_ms = None if self._devices.on_gpu else distributed.pace_ms(share)
+        self.ranks = distributed.Ranks(place, pace_ms=pace_ms)
         self._on_gpu = self._devices.on_gpu
         self.seed = int(self.ranks.broadcast_object(_seed(config.seed)))
         self.shard: Shard | None = None

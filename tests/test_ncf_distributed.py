@@ -95,9 +95,9 @@ def test_a_horovod_that_found_another_world_is_an_error(monkeypatch) -> None:
 
 
 def test_horovods_own_stall_check_ends_a_job_only_where_nothing_better_watches() -> None:
-    watched = distributed.horovod_settings(watched=True, on_gpu=False)
+    watched = distributed.horovod_settings(watched=True)
     assert watched["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == "0"
-    alone = distributed.horovod_settings(watched=False, on_gpu=False)
+    alone = distributed.horovod_settings(watched=False)
     warn, shutdown = (
         int(alone[f"HOROVOD_STALL_{name}_TIME_SECONDS"]) for name in ("CHECK", "SHUTDOWN")
     )
@@ -105,9 +105,13 @@ def test_horovods_own_stall_check_ends_a_job_only_where_nothing_better_watches()
     assert warn + shutdown <= 60, "it looks every `warn` seconds"
 
 
-def test_horovods_thread_turns_slower_only_where_it_shares_a_core_with_the_step() -> None:
+def test_horovods_thread_turns_slower_the_longer_a_step_takes() -> None:
+    assert [distributed.pace_ms(n) for n in (1, 8192, 32768, 524288, 10**8)] == [1, 4, 9, 34, 50]
+
+
+def test_the_pace_goes_to_horovod_only_where_it_was_chosen() -> None:
     paces = [
-        distributed.horovod_settings(watched=True, on_gpu=on_gpu).get("HOROVOD_CYCLE_TIME")
-        for on_gpu in (False, True)
+        distributed.horovod_settings(watched=True, pace_ms=pace).get("HOROVOD_CYCLE_TIME")
+        for pace in (7, None)
     ]
-    assert paces == ["5", None]
+    assert paces == ["7", None]
