@@ -78,7 +78,13 @@ class Devices(NamedTuple):
     lanes: int
 
 
-def prepare_devices(place: Place, threads: int, most_lanes: int = 1) -> Devices:
+LONG_STEP = 131_072
+"""Samples of a rank from which on chunks make up most of a step, not Adam and the all-reduce."""
+
+
+def prepare_devices(
+    place: Place, threads: int, most_lanes: int = 1, *, in_turn: bool = False
+) -> Devices:
     """Pin one GPU, then allow its memory to grow, then set threads: before TensorFlow starts.
 
     Any other query would make every rank open a context on GPU 0.
@@ -88,6 +94,9 @@ def prepare_devices(place: Place, threads: int, most_lanes: int = 1) -> Devices:
         threads: CPU threads of this rank; 0 shares the cores among the local ranks.
         most_lanes: up to so many pieces of work are run side by side on a CPU, each operation
             with its share of the threads, instead of one operation after the other with all.
+        in_turn: on a rank with one thread nothing runs side by side. By default TensorFlow starts
+            operations on as many threads as the host has cores: good while a step waits for the
+            all-reduce, but two on one core push each other's chunk out of its cache.
     """
     import tensorflow as tf
 
@@ -102,7 +111,7 @@ def prepare_devices(place: Place, threads: int, most_lanes: int = 1) -> Devices:
     # A process in which TensorFlow runs already keeps the threads that it has.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
-        if lanes > 1:
+        if lanes > 1 or (in_turn and threads == 1 and not gpus):
             tf.config.threading.set_inter_op_parallelism_threads(lanes)
     return Devices(bool(gpus), threads, lanes)
 

@@ -44,8 +44,9 @@ class Session:
         self.data = dataset.load(Path(config.data))
         place = distributed.place_from_environment(dict(os.environ))
         lanes = MOST_LANES if config.formulation == "fast" else 1
-        self._devices = distributed.prepare_devices(place, config.threads, lanes)
         share = config.batch_size // place.size
+        in_turn = lanes > 1 and place.size > 1 and share >= distributed.LONG_STEP
+        self._devices = distributed.prepare_devices(place, config.threads, lanes, in_turn=in_turn)
         pace_ms = None if self._devices.on_gpu else distributed.pace_ms(share)
         self.ranks = distributed.Ranks(place, pace_ms=pace_ms)
         self._on_gpu = self._devices.on_gpu

@@ -69,6 +69,29 @@ def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -
     ]
 
 
+@pytest.mark.parametrize(
+    ("threads", "lanes", "in_turn", "expected"),
+    [
+        (1, 8, True, {"intra": 1, "inter": 1}),
+        (1, 8, False, {"intra": 1}),
+        (4, 8, True, {"intra": 1, "inter": 4}),
+        (4, 1, True, {"intra": 4}),
+    ],
+)
+def test_a_rank_with_one_thread_computes_in_turn_only_where_asked(
+    monkeypatch, threads, lanes, in_turn, expected
+) -> None:
+    found: dict[str, int] = {}
+    threading = SimpleNamespace(
+        set_intra_op_parallelism_threads=lambda n: found.update(intra=n),
+        set_inter_op_parallelism_threads=lambda n: found.update(inter=n),
+    )
+    config = SimpleNamespace(list_physical_devices=lambda _: [], threading=threading)
+    monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
+    distributed.prepare_devices(Place(0, 2, 0, 2), threads, lanes, in_turn=in_turn)
+    assert found == expected
+
+
 def test_two_ranks_without_horovod_is_one_line_with_a_way_out(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "horovod", None)
     monkeypatch.setitem(sys.modules, "horovod.tensorflow", None)
