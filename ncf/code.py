@@ -37,14 +37,25 @@ def reachable(entries: tuple[str, ...], package: Path = PACKAGE) -> list[str]:
 
     Imports inside functions count, and so do those for type checking: what a module names, it was
     written against.
+
+    Raises:
+        ValueError: an entry does not exist; the hash would silently cover less than it says.
     """
+    for entry in entries:
+        if not _file(package, entry).is_file():
+            raise ValueError(f"{entry} is not a module of {package.name}: its code cannot be hashed")
     found: set[str] = set()
     waiting = ["__init__", *entries]
     while waiting:
         name = waiting.pop()
+        if package.joinpath(*name.split(".")).is_dir():
+            name += ".__init__"
         if name not in found and _file(package, name).is_file():
             found.add(name)
             waiting += sorted(_imported(_file(package, name), package.name))
+            # Python runs the __init__ of every package on the way to a module.
+            parents = name.split(".")[:-1]
+            waiting += [".".join([*parents[:n], "__init__"]) for n in range(1, len(parents) + 1)]
     return sorted(found)
 
 
@@ -58,7 +69,8 @@ def _imported(path: Path, package: str) -> set[str]:
             }
         elif isinstance(node, ast.ImportFrom) and node.module and _in(node.module, package):
             module = node.module.partition(".")[2]
-            found |= {module} if module else {alias.name for alias in node.names}
+            # `from package.room import name`: the name is a module or something inside one.
+            found |= {module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)}
     return found - {""}
 
 

@@ -14,7 +14,9 @@ def package(folder: Path, **files: str) -> Path:
     made = folder / "pkg"
     made.mkdir(exist_ok=True)
     for name, text in {"__init__": "", **files}.items():
-        (made / f"{name}.py").write_text(text)
+        path = made / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
     code_hash.cache_clear()
     return made
 
@@ -58,6 +60,41 @@ def test_a_change_shows_in_the_commands_that_reach_it(
     package(tmp_path, **{**FILES, changed: "# other\n" + {"__init__": "", **FILES}[changed]})
     assert (code_hash(TRAIN, made) != before[TRAIN]) == train_differs
     assert (code_hash(INFER, made) != before[INFER]) == infer_differs
+
+
+ROOMS = {
+    "train": "from pkg.room import inner\n",
+    "config": "from pkg.other.deep import value\nfrom pkg import third\n",
+    "room/__init__": "",
+    "room/inner": "import pkg.other.plain\n",
+    "other/__init__": "",
+    "other/deep": "value = 1\n",
+    "other/plain": "",
+    "other/unused": "",
+    "third/__init__": "from pkg.third.part import x\n",
+    "third/part": "x = 1\n",
+}
+
+
+def test_modules_in_packages_are_reached_with_the_packages_around_them(tmp_path) -> None:
+    made = package(tmp_path, **ROOMS)
+    assert reachable(("train", "config"), made) == [
+        *("__init__", "config", "other.__init__", "other.deep", "other.plain"),
+        *("room.__init__", "room.inner", "third.__init__", "third.part", "train"),
+    ]
+
+
+@pytest.mark.parametrize("changed", ["room/inner", "other/deep", "other/plain", "third/__init__"])
+def test_a_change_inside_a_package_changes_the_hash(changed, tmp_path) -> None:
+    made = package(tmp_path, **ROOMS)
+    before = code_hash(TRAIN, made)
+    package(tmp_path, **{**ROOMS, changed: "# other\n" + ROOMS[changed]})
+    assert code_hash(TRAIN, made) != before
+
+
+def test_an_entry_that_does_not_exist_is_an_error(tmp_path) -> None:
+    with pytest.raises(ValueError, match="gone is not a module of pkg"):
+        reachable(("gone",), package(tmp_path, **FILES))
 
 
 def test_training_reaches_its_defaults_and_its_step_but_no_exporter_or_reader_of_ratings() -> None:
