@@ -8,22 +8,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import (
-    baseline_commands,
-    calibrate_command,
-    check_command,
-    commands,
-    compare_command,
-    doctor_command,
-    foreign_commands,
-    gate_command,
-    report_commands,
-    run_command,
-    scaling_command,
-)
-from bench.commands import FAILED, INTERRUPTED, USAGE
+from bench.cli import baseline as baseline_commands
+from bench.cli import calibrate as calibrate_command
+from bench.cli import check as check_command
+from bench.cli import common as commands
+from bench.cli import doctor as doctor_command
+from bench.cli import foreign as foreign_commands
+from bench.cli import gate, plan
+from bench.cli import gate as gate_command
+from bench.cli import report as report_commands
+from bench.cli import run as run_command
+from bench.cli import scaling as scaling_command
+from bench.cli.common import FAILED, INTERRUPTED, USAGE
 from bench.errors import UserError
-from bench.options import TRAINER
+from bench.suite.trainer_options import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,10 +127,10 @@ def _parser() -> Parser:
         "run", run_command.run, "make the runs of a suite that are not stored yet, then report"
     )
     run_command.add_arguments(add)
-    add = command("plan", commands.plan, "show what `run` would do")
+    add = command("plan", plan.plan, "show what `run` would do")
     commands.suite_arguments(add)
-    commands.rerun_argument(add)
-    add = command("status", commands.status, "show what is stored, what failed and who is running")
+    plan.rerun_argument(add)
+    add = command("status", plan.status, "show what is stored, what failed and who is running")
     commands.suite_arguments(add)
     add = command(
         "report", report_commands.report, "draw tables and pictures from the stored records"
@@ -152,8 +150,8 @@ def _parser() -> Parser:
     scaling_command.add_arguments(add)
     add = command("baseline", baseline_commands.run, "save, list, show or promote a baseline")
     baseline_commands.add_arguments(add)
-    add = command("compare", compare_command.run, "a verdict per cell and metric of two results")
-    compare_command.add_arguments(add)
+    add = command("compare", gate.compare, "a verdict per cell and metric of two results")
+    gate.add_compare_arguments(add)
     add = command(
         "gate", gate_command.run, "new runs against a baseline: 0 ok, 1 a loss, 2 error, 3 open"
     )

@@ -11,10 +11,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ncf import __version__, huge_pages
-from ncf.config import config_from_arguments, describe_options
+from ncf import __version__
+from ncf.config.options import Parser
+from ncf.config.train import config_from_arguments, describe_options
 from ncf.errors import UserError
-from ncf.options import Parser
+from ncf.runtime import huge_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,7 +82,7 @@ def _run(words: list[str]) -> int:
 
 
 def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    from ncf import prepare
+    from ncf.cli import prepare
 
     add = commands.add_parser("prepare", help="turn a ratings file into a data folder")
     prepare.add_prepare_arguments(add)
@@ -92,7 +93,8 @@ def _add_data_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _add_use_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    from ncf import evaluate_command, export, recommend
+    from ncf.cli import evaluate as evaluate_command
+    from ncf.cli import export, recommend
 
     add = commands.add_parser("evaluate", help="score a checkpoint under one protocol or several")
     evaluate_command.add_arguments(add)
@@ -116,13 +118,13 @@ def _computing(command: Callable[[argparse.Namespace], int]) -> Callable[..., in
 
 
 def _train(words: list[str]) -> int:
-    from ncf import job
+    from ncf.ranks import job
 
     config = config_from_arguments(words)
 
     def run() -> int:
         _need_tensorflow()
-        from ncf import train
+        from ncf.training import train
 
         return train.run(config)
 
@@ -130,18 +132,18 @@ def _train(words: list[str]) -> int:
 
 
 def _infer(words: list[str]) -> int:
-    from ncf.infer_config import config_from_arguments as infer_config
+    from ncf.config.infer import config_from_arguments as infer_config
 
     config = infer_config(words)
     _need_tensorflow()
-    from ncf import infer
+    from ncf.cli import infer
 
     return infer.run(config)
 
 
 def _probe(data: str) -> int:
     _need_tensorflow()
-    from ncf.probe import facts
+    from ncf.cli.probe import facts
 
     print(json.dumps(facts(data)))
     return 0
@@ -161,13 +163,13 @@ def _need_tensorflow() -> None:
 
 
 def _print_options(*, as_json: bool) -> int:
-    from ncf import options
-    from ncf.infer_config import InferConfig
+    from ncf.config import options
+    from ncf.config.infer import InferConfig
 
     infer = options.describe(InferConfig)
     if as_json:
-        from ncf import environment
-        from ncf.code import INFER
+        from ncf.runtime import environment
+        from ncf.runtime.code_hash import INFER
 
         told = {"options": describe_options(), "versions": environment.installed()}
         other = {"options": infer, "versions": environment.installed(INFER)}

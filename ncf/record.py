@@ -119,9 +119,9 @@ class Roofline:
     """What a training sample costs, and what this machine can do in the run's precision.
 
     `flops_per_sample` and `bytes_per_sample` are counted from the formulation's shapes
-    (ncf.roofline has the formulas); the two peaks were measured by a short probe in the run's own
-    process, with its threads: square matmuls in `compute_dtype`, and large float32 arrays added
-    to others in place (bytes read plus bytes written).
+    (ncf.model.roofline has the formulas); the two peaks were measured by a short probe in the
+    run's own process, with its threads: square matmuls in `compute_dtype`, and large float32
+    arrays added to others in place (bytes read plus bytes written).
     """
 
     formulation: str

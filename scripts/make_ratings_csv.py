@@ -20,7 +20,7 @@ from pyarrow import csv
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from ncf import synthetic
+from ncf.data import synthetic
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -66,7 +66,7 @@ def made(folder: Path, name: str) -> Path:
     """A data folder of this shape, made once."""
     import numpy as np
 
-    from ncf import writing
+    from ncf.data import writer as writing
 
     items, positives = SHAPES[name]
     target = folder / name.replace(" ", "-").replace(",", "")

@@ -85,8 +85,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
-    from ncf.config import config_from_arguments
-    from ncf.session import Session
+    from ncf.config.train import config_from_arguments
+    from ncf.training.session import Session
 
     words = ["--data", args.data, "--batch_size", str(args.batch_size), "--seed", "1"]
     session = Session(config_from_arguments([*words, *WAYS[args.way]]))

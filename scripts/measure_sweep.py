@@ -23,18 +23,17 @@ from typing import TYPE_CHECKING, Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from bench.options import Option  # noqa: E402 - the repository need not be installed
-from bench.readings import FIELDS  # noqa: E402
-from bench.sealing import sealed  # noqa: E402
-from bench.store import Store  # noqa: E402
-from bench.suite import cells  # noqa: E402
-from bench.suite_file import parse  # noqa: E402
+from bench.host.samples import FIELDS  # noqa: E402 - the repository need not be installed
+from bench.records.store import Store, sealed  # noqa: E402
+from bench.suite.model import cells  # noqa: E402
+from bench.suite.parse import parse  # noqa: E402
+from bench.suite.trainer_options import Option  # noqa: E402
 
 if TYPE_CHECKING:
     import resource
     from collections.abc import Sequence
 
-    from bench.suite import Suite
+    from bench.suite.model import Suite
 
 DRIVE = ROOT / "tests" / "drive_bench.py"
 EPOCHS = 30
@@ -111,7 +110,7 @@ def fill(folder: Path, text: str) -> Suite:
         "precision": Option("precision", "str", "fp32", ("fp32", "tf32", "amp")),
         "batch_size": Option("batch_size", "int", 1),
     }
-    suite = parse(text, "many", "many.toml", known)
+    suite = parse(text, "many", "many.toml", known, metrics=(), flags=())
     data, store = template(folder), Store(folder / "results" / "many")
     rng, count, size = random.Random(1), 0, 0
     for cell in cells(suite):

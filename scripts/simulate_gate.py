@@ -2,7 +2,7 @@
 
 A run's speed is log-normal. Of its noise, a part may be drift (an AR(1) process from run to run,
 the baseline's and the gate's sessions independent), and some runs may be slow outliers. The rule is
-the product's own (bench.rule), not a copy.
+the product's own (bench.stats.decision), not a copy.
 
     python scripts/simulate_gate.py                    the tables of docs/ci.md
     python scripts/simulate_gate.py --picture docs/gate-power.svg
@@ -21,9 +21,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.calibration import measure
-from bench.gated import metric
-from bench.rule import (
+from bench.analysis.metrics import metric
+from bench.stats.decision import (
     EQUIVALENT,
     IMPROVED,
     INCONCLUSIVE,
@@ -33,8 +32,9 @@ from bench.rule import (
     Question,
     chance,
     decide,
+    spend,
 )
-from bench.sequential import spend
+from bench.stats.variance import measure
 
 MARGIN = math.log(1.03)
 LOSS = 0.05
@@ -136,7 +136,7 @@ def simulate_calibrated(
     sessions = noise.draw(rng, gates, n * max(1, rounds), sd).reshape(gates, -1, n).tolist()
     found: Counter[str] = Counter()
     for reference, tested, made in zip(references, tests, sessions, strict=True):
-        known = measure(made, metric("throughput"))
+        known = measure(made, robust=metric("throughput").robust)
         alarm, between = (known.margin(n), known.between) if known else (0.0, 0.0)
         question = Question(reference, tested, "higher", MARGIN, alarm=alarm, between=between)
         found[decide([question])[0].verdict] += 1
@@ -201,7 +201,7 @@ def draw(path: Path, gates: int, seed: int) -> None:
     mpl.rcParams["svg.hashsalt"] = "gate"  # the same picture gives the same bytes
     from matplotlib import pyplot as plt
 
-    from bench.drawing import LEVELS
+    from bench.plots.style import LEVELS
 
     figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     fine = np.linspace(0, 0.12, 121)

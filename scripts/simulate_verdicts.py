@@ -22,7 +22,7 @@ from statistics import stdev
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.equivalence import DIFFERENT, EQUIVALENT, INCONCLUSIVE, compare
+from bench.stats.equivalence import DIFFERENT, EQUIVALENT, INCONCLUSIVE, compare
 
 MARGIN = 5e-4
 MEANS = 0.95917

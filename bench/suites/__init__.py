@@ -1,11 +1,10 @@
-"""The suites that ship with the product, and reading any suite file. Parsing is bench.suite's."""
+"""The suites that ship with the product, and reading any suite file (bench.suite parses it)."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bench.errors import UserError
-from bench.options import did_you_mean
+from bench.errors import UserError, did_you_mean
 
 FOLDER = Path(__file__).parent
 

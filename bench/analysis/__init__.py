@@ -1,0 +1,1 @@
+"""From records to numbers: groups of poolable runs, measures, contrasts, labels."""

@@ -1,0 +1,101 @@
+"""`bench check`: reads every stored record and lists those that are not sound."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import suites
+from bench.cli.common import FAILED, OK, load_suite
+from bench.errors import UserError
+from bench.records.store import Store, is_sealed
+from bench.records.validate import lint
+from ncf.record import RecordError, read_json
+
+if TYPE_CHECKING:
+    import argparse
+
+    from bench.suite.model import Suite
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench check`."""
+    parser.add_argument(
+        "suite",
+        nargs="?",
+        metavar="SUITE",
+        help="a suite, or a folder that holds `records`; all folders of --results if left out",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+
+
+def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """List bad records; exit code 1 if there are any."""
+    checked = 0
+    bad: list[tuple[Path, list[str]]] = []
+    for folder, suite in _folders(parsed, trainer):
+        n, found = check_folder(folder, suite)
+        checked, bad = checked + n, bad + found
+    if parsed.json:
+        facts = [{"file": str(path), "problems": problems} for path, problems in bad]
+        print(json.dumps({"checked": checked, "bad": facts}, indent=1))
+    else:
+        for path, problems in bad:
+            print(f"{path}: {'; '.join(problems)}")
+        print(f"{checked} records checked, {len(bad)} bad")
+    return FAILED if bad else OK
+
+
+def _folders(
+    parsed: argparse.Namespace, trainer: tuple[str, ...]
+) -> list[tuple[Path, Suite | None]]:
+    """The folders to check, each with its suite if there is one of that name."""
+    name = parsed.suite
+    if name is None:
+        found = sorted(path.parent for path in parsed.results.glob("*/records"))
+        if not found:
+            raise UserError(f"{parsed.results} holds no records")
+        return [(folder, _suite(folder.name, trainer)) for folder in found]
+    if (Path(name) / "records").is_dir():
+        return [(Path(name), _suite(Path(name).resolve().name, trainer))]
+    suite = load_suite(name, trainer)
+    folder = parsed.results / suite.name
+    if not (folder / "records").is_dir():
+        raise UserError(f"{folder} holds no records")
+    return [(folder, suite)]
+
+
+def _suite(name: str, trainer: tuple[str, ...]) -> Suite | None:
+    """The shipped suite of that name; without the trainer the records are checked all the same."""
+    with contextlib.suppress(UserError):
+        return load_suite(name, trainer) if name in suites.shipped() else None
+    return None
+
+
+def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Path, list[str]]]]:
+    """Number of records under results/<suite>, and the files that are not sound, with why."""
+    store, n = Store(folder), 0
+    bad: list[tuple[Path, list[str]]] = []
+    numbers: dict[tuple[str, int], list[int]] = {}
+    for key, seed, number, path in store.names():
+        n += 1
+        numbers.setdefault((key, seed), []).append(number)
+        try:
+            problems = lint(read_json(path), key, seed, number, suite)
+            if is_sealed(path.read_bytes()) is False:
+                problems.insert(0, "it is not as it was written (sha256 does not fit)")
+        except RecordError as error:
+            problems = [str(error).removeprefix(f"{path}: ")]
+        if problems:
+            bad.append((path, problems))
+    for (key, seed), found in numbers.items():
+        missing = sorted(set(range(1, max(found))) - set(found))
+        if missing:
+            where = store.path(key, seed, missing[0])
+            bad.append((where, ["missing, although later attempts are there"]))
+    known = {path for *_, path in store.names()}
+    strangers = (path for path in sorted(store.records.rglob("*")) if path.is_file())
+    bad += [(path, ["is no record by its name"]) for path in strangers if path not in known]
+    return n, bad

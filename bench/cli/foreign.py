@@ -1,0 +1,117 @@
+"""`bench ingest` and `bench export`: runs of other programs in, ours out, as logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bench.cli.common import OK, load_suite
+from bench.errors import UserError
+from bench.files import write_new
+from bench.foreign.run import PROGRAMS, ForeignRun
+
+if TYPE_CHECKING:
+    import argparse
+
+FORMS = ("dllogger", "mllog")
+
+
+def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench ingest`."""
+    parser.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="DLLogger or :::MLLOG logs"
+    )
+    parser.add_argument("--suite", required=True, help="the suite whose report shall show them")
+    parser.add_argument(
+        "--precision",
+        choices=("fp32", "tf32"),
+        help="of the runs without mixed precision; their logs do not say",
+    )
+    parser.add_argument("--machine", metavar="TEXT", help="what they ran on, in words")
+    parser.add_argument(
+        "--same_machine", action="store_true", help="they ran on the machine of our records"
+    )
+    parser.add_argument("--data", metavar="NAME", help="what they trained on, for instance ml-20m")
+    parser.add_argument(
+        "--candidates", type=int, metavar="N", help="sampled candidates per test user"
+    )
+
+
+def add_export_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `bench export`."""
+    parser.add_argument("suite", metavar="SUITE")
+    parser.add_argument("--form", choices=FORMS, required=True)
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="one file per good run goes there"
+    )
+
+
+def ingest(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """Read logs into results/<suite>/foreign; a run that is there already is left alone."""
+    from bench.foreign.read_logs import read
+
+    if parsed.candidates is not None and parsed.candidates < 1:
+        raise UserError(f"--candidates {parsed.candidates}: must be at least 1")
+    suite = load_suite(parsed.suite, trainer)
+    runs: list[ForeignRun] = []
+    for file in parsed.files:
+        try:
+            text = file.read_bytes().decode("utf-8", errors="replace")
+        except OSError as error:
+            raise UserError(f"{file}: {error.strerror}") from None
+        runs += [_with_stated(run, parsed) for run in read(text, str(file))]
+    folder = parsed.results / suite.name / "foreign"
+    new = 0
+    for run in runs:
+        text = json.dumps(run.to_dict(), indent=1, allow_nan=False, ensure_ascii=False)
+        try:
+            write_new(folder / f"{run.digest[:16]}.json", text + "\n")
+            new += 1
+            state = "" if run.finished else ", cut before its closing figures: enters no number"
+        except FileExistsError:
+            state = ", there already"
+        print(f"{run.file}: {_described(run)}{state}")
+    print(f"{new} new runs in {folder}; `bench report {parsed.suite}` shows them beside ours")
+    return OK
+
+
+def _with_stated(run: ForeignRun, parsed: argparse.Namespace) -> ForeignRun:
+    stated: dict[str, Any] = {}
+    for name in ("precision", "machine", "data", "candidates"):
+        value = getattr(parsed, name)
+        if value is not None:
+            stated[name] = value
+    if parsed.same_machine:
+        stated["same_machine"] = True
+    if run.amp:
+        stated.pop("precision", None)
+    if run.candidates is not None:
+        stated.pop("candidates", None)
+    return replace(run, stated=stated, candidates=run.candidates or stated.get("candidates"))
+
+
+def _described(run: ForeignRun) -> str:
+    ranks = f"{run.world_size} ranks" if run.world_size else "number of ranks not in the log"
+    return f"{PROGRAMS[run.program]}, {ranks}, {len(run.epochs)} epochs"
+
+
+def export(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """Write every good run of a suite as a log."""
+    from bench.files import write_if_changed
+    from bench.foreign.write_logs import lines
+    from bench.records import store
+
+    suite = load_suite(parsed.suite, trainer)
+    loaded = store.load(parsed.results / suite.name)
+    good = [attempt for attempt in loaded.attempts if attempt.ok]
+    if not good:
+        raise UserError(f"{parsed.results / suite.name}: no good run to export")
+    for attempt in good:
+        assert attempt.run is not None
+        name = f"{attempt.cell.key}-seed{attempt.seed}-a{attempt.attempt}.{parsed.form}.log"
+        text = "\n".join(lines(attempt.run, parsed.form)) + "\n"
+        write_if_changed(parsed.output / name, text.encode("utf-8"))
+    print(f"{len(good)} runs written to {parsed.output}")
+    return OK

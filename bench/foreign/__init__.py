@@ -1,0 +1,1 @@
+"""Logs of other programs: NVIDIA's DLLogger and MLPerf lines, in and out."""

@@ -1,0 +1,1 @@
+"""Verdicts of new runs against a baseline."""

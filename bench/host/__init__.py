@@ -1,0 +1,1 @@
+"""The machine: processor, GPUs, telemetry, and what can disturb a run."""

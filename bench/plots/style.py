@@ -1,0 +1,230 @@
+"""How every picture looks and how it becomes bytes: style, frame, PNG and SVG.
+
+The same figure gives the same bytes: fonts come with matplotlib, the user's matplotlibrc is not
+read, and files carry neither date nor version.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import matplotlib as mpl
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from matplotlib.axes import Axes
+
+INK, GREY, LIGHT, BAND = "#1a1a1a", "#5f5f5f", "#d9d9d9", "#dfe4ef"
+
+
+@dataclass(frozen=True)
+class Look:
+    """How one precision is drawn; never told apart by colour alone."""
+
+    color: str
+    line: str
+    marker: str
+    hatch: str
+
+
+# Okabe & Ito, "Color Universal Design": told apart under every common colour blindness, and on a
+# grey print by lightness.
+LOOKS = {
+    "fp32": Look("#0072B2", "-", "o", ""),
+    "tf32": Look("#009E73", "-.", "s", "..."),
+    "amp": Look("#E69F00", "--", "^", "///"),
+}
+OTHER = Look("#CC79A7", ":", "D", "xx")
+LEVELS = (LOOKS["fp32"], LOOKS["amp"], LOOKS["tf32"], OTHER, Look("#56B4E9", "-", "v", "\\\\"))
+"""Levels of any other axis, in their order."""
+
+FILLS: tuple[Literal["full", "none", "left", "bottom", "right", "top"], ...] = (
+    "full", "none", "left", "bottom", "right", "top",
+)  # fmt: skip
+"""Colour and mark are the precision's; how a mark is filled tells the other axes apart."""
+
+STYLE: Any = {
+    "font.family": ["DejaVu Sans"],  # ships with matplotlib
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GREY,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "grid.color": LIGHT,
+    "grid.linewidth": 0.7,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "hatch.linewidth": 0.6,
+    "legend.frameon": False,
+    # A page in dark mode shows the picture as a light card, never black text on black.
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.dpi": 150,
+    "savefig.dpi": 150,
+    "svg.fonttype": "path",  # text looks and fits the same on a machine without the font
+    "svg.hashsalt": "ncf-bench",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What surrounds the panels: a title above, n, machine, date and reading aid below."""
+
+    title: str
+    footer: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture in both file forms."""
+
+    png: bytes
+    svg: bytes
+
+
+def look(precision: str) -> Look:
+    """The look of a precision; unknown ones share a fourth colour."""
+    return LOOKS.get(precision, OTHER)
+
+
+def level_look(index: int) -> Look:
+    """The look of the level with this number, from 0; after the fifth they come again."""
+    return LEVELS[index % len(LEVELS)]
+
+
+def render(draw: Callable[[], Figure]) -> Picture:
+    """Draw with our style and nobody else's, and write both forms."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        figure = draw()
+        FigureCanvasAgg(figure)
+        _settle(figure)
+        png, svg = io.BytesIO(), io.BytesIO()
+        figure.savefig(png, format="png", metadata={"Software": None})
+        figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "ncf-bench"})
+    # Trailing blanks in the SVG's paths would trouble every `git diff --check`.
+    lines = svg.getvalue().decode("utf-8").splitlines()
+    text = "\n".join(line.rstrip() for line in lines) + "\n"
+    return Picture(png.getvalue(), text.encode("utf-8"))
+
+
+def _settle(figure: Figure) -> None:
+    """Lay out once and round: the solver's last digits depend on the order of its sets."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        left, bottom, width, height = axes.get_position().bounds
+        axes.set_position((round(left, 4), round(bottom, 4), round(width, 4), round(height, 4)))
+
+
+def framed(
+    rows: int, columns: int, panel: tuple[float, float], frame: Frame, legend: Sequence[Any]
+) -> tuple[Figure, list[list[Any]]]:
+    """A figure with rows x columns panels, room for title, legend and footer measured in inches.
+
+    Args:
+        rows: panels from top to bottom.
+        columns: panels from left to right.
+        panel: width and height of one panel with its labels, inches.
+        frame: title and footer; both are wrapped to the width.
+        legend: labelled handles, set in a row between title and panels, never on data.
+
+    Returns:
+        The figure and its axes, [rows][columns].
+    """
+    width = max(columns * panel[0], 6.4)
+    title = textwrap.wrap(frame.title, int(width * 9.6))
+    footer = [line for part in frame.footer for line in textwrap.wrap(part, int(width * 14.5))]
+    per_row = _legend_columns(legend, width)
+    legend_rows = math.ceil(len(legend) / per_row) if legend else 0
+    above = 0.12 + 0.22 * len(title) + 0.24 * legend_rows + 0.06
+    below = 0.10 + 0.165 * len(footer)
+    height = above + rows * panel[1] + below
+    figure = Figure(figsize=(width, height), layout="constrained")
+    engine: Any = figure.get_layout_engine()
+    engine.set(
+        rect=(0.01, below / height, 0.98, 1 - (above + below) / height),
+        w_pad=0.06,
+        h_pad=0.05,
+    )
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=False, sharey=False)
+    left = 0.12 / width
+    top = 1 - 0.10 / height
+    figure.text(
+        left, top, "\n".join(title), va="top", fontsize=12, fontweight="bold", linespacing=1.25
+    )
+    if legend:
+        figure.legend(
+            handles=list(legend),
+            loc="upper left",
+            bbox_to_anchor=(left, 1 - (0.10 + 0.22 * len(title)) / height),
+            ncols=per_row,
+            borderaxespad=0,
+            borderpad=0.2,
+            columnspacing=1.6,
+            handlelength=2.4,
+        )
+    figure.text(
+        left, 0.08 / height, "\n".join(footer), va="bottom", fontsize=8, color=GREY, linespacing=1.3
+    )
+    return figure, [list(line) for line in axes]
+
+
+def _legend_columns(legend: Sequence[Any], width: float) -> int:
+    """All entries in one row if they fit, else as many columns as the longest allows.
+
+    An entry takes its handle and gap (0.8 inch) and about 0.073 inch a character.
+    """
+    entries = [0.8 + 0.073 * len(str(handle.get_label())) for handle in legend] or [1.0]
+    if sum(entries) <= width:
+        return len(entries)
+    return max(1, min(len(entries), int(width / max(entries))))
+
+
+MANY_DECADES = 2.2
+"""Beyond so many decades only powers of ten get a tick."""
+
+
+def logarithmic(
+    ax: Axes,
+    across: tuple[float, float],
+    along: tuple[float, float],
+    tick: Callable[[float], str] | None = None,
+) -> None:
+    """Make both axes logarithmic between these ends, with a grid; `tick` writes those along."""
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(*across)
+    ax.set_ylim(*along)
+    ax.grid(visible=True, axis="both")
+    for axis, span, form in ((ax.xaxis, across, short), (ax.yaxis, along, tick or short)):
+        decades = math.log10(span[1] / span[0])
+        subs = (1.0,) if decades > MANY_DECADES else (1.0, 2.0, 5.0)
+        axis.set_major_locator(LogLocator(10, subs, numticks=max(3, math.ceil(decades) + 1)))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda value, _, form=form: form(value)))
+
+
+def short(value: float) -> str:
+    """A tick's number: 262144 -> "262 k", 5e11 -> "500 G"."""
+    for scale, suffix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= scale:
+            return f"{value / scale:.3g}{suffix}"
+    return f"{value:g}"

@@ -1,0 +1,1 @@
+"""Starting, watching and ending processes; knows nothing of suites."""

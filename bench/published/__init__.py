@@ -1,0 +1,1 @@
+"""NVIDIA's published figures, and a scaling model fitted to them."""

@@ -1,0 +1,1 @@
+"""Attempts as stored: their schema, store, checks and identity."""

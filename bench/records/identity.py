@@ -1,0 +1,197 @@
+"""What identifies a run: which runs may be pooled, and which are stale. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from bench.render import units
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from bench.records.attempt import Attempt
+    from bench.suite.model import Cell
+    from ncf.record import Dataset
+
+NOT_USED = "not used"
+"""What a record says of Horovod when one rank did not load it: runs beside any version of it."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What of the host must agree: processor, memory, every GPU with its driver, and its name."""
+
+    cpu_model: str
+    cores: int | None
+    memory_gib: int | None
+    gpus: tuple[tuple[str, int | None], ...]
+    driver: str | None
+    name: str | None = None
+    """Random, given by the orchestrator: two machines of one kind are still two."""
+    slots: str | None = None
+    """Ranks on each of several hosts, `8+8`."""
+
+    @classmethod
+    def of(cls, host: Mapping[str, Any]) -> Machine:
+        """The machine that an attempt's `host` describes."""
+        memory = host.get("memory_bytes")
+        found = host.get("gpus") or ()
+        gpus = tuple((str(gpu.get("name")), gpu.get("memory_bytes")) for gpu in found)
+        return cls(
+            cpu_model=str(host.get("cpu_model") or "unknown processor"),
+            cores=host.get("cores"),
+            # A kernel update moves the total by some MiB; that is the same machine.
+            memory_gib=round(memory / 2**30) if memory else None,
+            gpus=gpus,
+            driver=host.get("driver") if gpus else None,
+            name=host.get("machine_id"),
+            slots=host.get("slots"),
+        )
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What two runs must have in common before a number is made of both."""
+
+    machine: Machine
+    dataset: Dataset
+    topk: int
+    versions: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Condition:
+        """The condition under which a good attempt ran."""
+        run = attempt.run
+        assert run is not None
+        versions = {k: v for k, v in run.versions.items() if v != NOT_USED}
+        machine = Machine.of(attempt.host)
+        return cls(machine, run.dataset, run.topk, tuple(sorted(versions.items())))
+
+
+CODE, HOROVOD = "code", "horovod"
+"""Names among the versions of a record; the first is a hash of the trainer's source."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Eight hex digits a part; "unknown" where the record does not say."""
+
+    hardware: str
+    software: str
+    code: str
+    data: str
+    protocol: str
+    cell: str
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> Fingerprint:
+        """The fingerprint of an attempt that has the trainer's record."""
+        run = attempt.run
+        assert run is not None
+        software = {name: value for name, value in run.versions.items() if name != CODE}
+        protocol = [
+            run.dataset.protocol,
+            run.dataset.candidates_per_user,
+            run.dataset.candidates_hash,
+            run.topk,
+        ]
+        return cls(
+            hardware=_short(asdict(Machine.of(attempt.host))),
+            software=_short(software),
+            code=run.versions.get(CODE, "unknown")[:8],
+            data=run.dataset.hash[:8],
+            protocol=_short(protocol),
+            cell=attempt.cell.key.rpartition("-")[2],
+        )
+
+    def differs(self, other: Fingerprint) -> tuple[str, ...]:
+        """Names of the parts that differ."""
+        names = (field.name for field in fields(self))
+        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
+
+
+def _short(facts: Any) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def is_stale(versions: Mapping[str, str], installed: Mapping[str, str]) -> bool:
+    """Whether a run was made by other software or code than is installed now.
+
+    Only what both know is compared; a build suffix (2.17.0+nv24) is no other version.
+    """
+    return any(
+        _plain(versions[name]) != _plain(value)
+        for name, value in installed.items()
+        if name in versions
+    )
+
+
+def _plain(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def summary(attempts: Iterable[Attempt]) -> list[str]:
+    """A line per fingerprint of the good attempts (their cells left out), the most frequent first.
+
+    One rank does not load Horovod: that is no other software, unless several versions of it are.
+    """
+    good = [attempt for attempt in attempts if attempt.ok and attempt.run is not None]
+    used = {run.versions.get(HOROVOD) for attempt in good if (run := attempt.run)}
+    several = len(used - {None, NOT_USED}) > 1
+    counted: Counter[tuple[str, ...]] = Counter()
+    last: dict[tuple[str, ...], str] = {}
+    for attempt in good:
+        found = Fingerprint.of(attempt if several else _without_horovod(attempt))
+        key = (found.hardware, found.software, found.code, found.data, found.protocol)
+        counted[key] += 1
+        last[key] = max(last.get(key, ""), attempt.finished_at)
+    names = ("hardware", "software", "code", "data", "protocol")
+    return [
+        f"fingerprint {' '.join(f'{n} {v}' for n, v in zip(names, key, strict=True))}: "
+        f"{n} good runs, the last {last[key]}"
+        for key, n in counted.most_common()
+    ]
+
+
+def _without_horovod(attempt: Attempt) -> Attempt:
+    assert attempt.run is not None
+    versions = {name: value for name, value in attempt.run.versions.items() if name != HOROVOD}
+    return replace(attempt, run=replace(attempt.run, versions=versions))
+
+
+@dataclass(frozen=True)
+class DataIdentity:
+    """The data really used: hashes of the interactions and of the evaluation candidates."""
+
+    hash: str
+    candidates_hash: str
+
+    def differs(self, dataset: Dataset, cell: Cell) -> str | None:
+        """How a run's data differ from these, or None. Runs on different data are never pooled."""
+        if dataset.hash != self.hash:
+            return f"trained on data {dataset.hash} instead of {self.hash}"
+        own_candidates = {"protocol", "valid_negative"} & set(cell.trainer_options)
+        if dataset.candidates_hash != self.candidates_hash and not own_candidates:
+            return f"candidates {dataset.candidates_hash} instead of {self.candidates_hash}"
+        return None
+
+
+def gpus_text(machine: Machine) -> str:
+    """The GPUs in words: "8x NVIDIA A100-SXM4-40GB (40.0 GiB)", "no GPU"."""
+    kinds = Counter(machine.gpus)
+    return (
+        ", ".join(
+            f"{count}x {name}" + (f" ({units.size(memory)})" if memory else "")
+            for (name, memory), count in kinds.items()
+        )
+        or "no GPU"
+    )
+
+
+def listed(value: Any) -> Any:
+    """A value as JSON has it: a list where a record that was not stored yet holds a tuple."""
+    return list(value) if isinstance(value, tuple) else value

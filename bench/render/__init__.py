@@ -1,0 +1,1 @@
+"""Typed tables and pages, and the forms they are written in."""

@@ -1,0 +1,1 @@
+"""A suite's report: which tables and texts, in which order."""

@@ -1,0 +1,183 @@
+"""Our figures beside the published ones. Pure.
+
+Side by side only where the GPUs, the data and the protocol are the published ones; elsewhere the
+published figures stand alone, headed by their source and system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.grid import Block
+from bench.analysis.labels import head, one_line, precision_label, rest_names, word_names
+from bench.analysis.measures import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
+from bench.published.figures import Figure, distinct, is_inverted, lookup, select
+from bench.published.tables import accuracy, throughput
+from bench.render import units
+from bench.render.model import Cell, Heading, Node, Number, Table, Tabled, Text
+from bench.report.training import rate_form
+from bench.stats.summary import Missing, Ratio, ratio, ratio_to_constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from bench.analysis.aggregate import Notation
+    from bench.analysis.grid import Block, Pool
+    from bench.analysis.measures import Measure
+    from bench.published.figures import Figure
+
+
+def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = DEFAULT) -> Table:
+    """Ours, theirs, and the difference or ratio.
+
+    Args:
+        block: runs that have no `differences` from the system.
+        figures: the training figures of one source and one system.
+        notation: how our runs become one number.
+    """
+    assert block.condition is not None
+    digits = units.hit_rate_digits(block.condition.dataset.test_users)
+    form = rate_form(block, notation)
+    speed = speed_measure(figures, notation)
+    rows: list[tuple[str, ...]] = []
+    ours: set[tuple[int, str]] = set()
+    for row in block.rows:
+        for precision in block.precisions:
+            ours.add((row.ranks, precision))
+            hr = lookup(figures, "best_hr_at_10", row.ranks, precision)
+            rate = lookup(figures, "train_throughput", row.ranks, precision)
+            pool = row.pools[precision]
+            if hr is None and rate is None and not pool.runs:
+                continue
+            rows.append(
+                (
+                    *head(row),
+                    precision_label(block, precision),
+                    *_hit_rates(pool, hr, digits, notation),
+                    *rates(pool, rate, form, speed, notation),
+                )
+            )
+    blanks = ("",) * len(rest_names(block))
+    theirs = select(figures, metric="best_hr_at_10") + select(figures, metric="train_throughput")
+    for gpus, precision in dict.fromkeys((f.gpus, f.precision) for f in theirs):
+        if gpus is None or (gpus, precision) in ours:
+            continue
+        absent = units.not_available("not in the suite")
+        hr = lookup(figures, "best_hr_at_10", gpus, precision)
+        rate = lookup(figures, "train_throughput", gpus, precision)
+        cells = (absent, _published(hr), units.DASH, absent, _published(rate, form), units.DASH)
+        rows.append((str(gpus), *blanks, precision.upper(), *cells))
+    if not rest_names(block):
+        rows.sort(key=lambda cells: int(cells[0]))
+    headers = ("Ranks", *rest_names(block), "Precision")
+    headers += ("HR@10 ours", "HR@10 published", "Ours - published")
+    headers += ("Samples/s ours", "Samples/s published", "Ours / published")
+    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
+
+
+def speed_measure(figures: Sequence[Figure], notation: Notation) -> Measure:
+    """What of a run's epochs is compared: with means, what the source takes the mean of."""
+    ways = distinct(select(figures, metric="train_throughput"), "aggregation")
+    of_best = notation.aggregate == "mean" and any("best epoch" in way for way in ways)
+    return BEST_EPOCH_THROUGHPUT if of_best else THROUGHPUT
+
+
+def orientation(figures: Sequence[Figure], notation: Notation = DEFAULT) -> list[Table]:
+    """The training tables of one source and one system, alone."""
+    tables = []
+    hit_rates = select(figures, section="training-accuracy")
+    rates = select(figures, section="training-throughput")
+    if hit_rates:
+        tables.append(accuracy(hit_rates))
+    if rates:
+        tables.append(throughput(rates, digits=notation.digits))
+    return tables
+
+
+def aggregation(figures: Sequence[Figure]) -> str:
+    """How the source makes one number of its runs, for HR@10 and for samples/s."""
+
+    def of(metric: str) -> str:
+        found = [text for text in distinct(select(figures, metric=metric), "aggregation") if text]
+        return ", ".join(found) or "not stated"
+
+    return f"HR@10: {of('best_hr_at_10')}; samples/s: {of('train_throughput')}"
+
+
+def _published(figure: Figure | None, form: units.Formatter | None = None) -> str:
+    if figure is None:
+        return units.DASH
+    text = form(figure.value) if form else figure.text
+    return Cell(text, Number(figure.value, unit=figure.unit))
+
+
+def _hit_rates(
+    pool: Pool, published: Figure | None, digits: int, notation: Notation
+) -> tuple[str, str, str]:
+    ours = notation.measured(pool, BEST_HR, lambda value: units.hit_rate(value, digits))
+    data = pool.summary(BEST_HR)
+    if isinstance(data, Missing) or published is None:
+        return ours, _published(published), units.DASH
+    gap = notation.value(data, BEST_HR.better) - published.value
+    cell = Cell(f"{gap:+.{digits}f}", Number(gap, unit="fraction"), ours.keys)
+    return ours, _published(published), cell
+
+
+def rates(
+    pool: Pool,
+    published: Figure | None,
+    form: units.Formatter,
+    measure: Measure,
+    notation: Notation,
+) -> tuple[str, str, str]:
+    """Our rate, theirs, and ours over theirs; a dash where there is nothing to divide."""
+    ours = notation.measured(pool, measure, form)
+    data = pool.summary(measure)
+    if isinstance(data, Missing) or published is None:
+        return ours, _published(published, form), units.DASH
+    found = ratio_to_constant(data, published.value)
+    if notation.aggregate != "median" and not isinstance(found, Missing):
+        value = ratio(notation.value(data, measure.better), published.value)
+        found = value if isinstance(value, Missing) else Ratio(value, None, None, None, None)
+    return ours, _published(published, form), notation.ratio_cell(found, ours.keys)
+
+
+def published_part(
+    title: str,
+    how: str,
+    blocks: Sequence[Block],
+    gaps: Sequence[Sequence[str]],
+    beside: Callable[[Block], Table],
+    alone: Sequence[Table],
+    figures: Sequence[Figure],
+    notation: Notation,
+) -> list[Node]:
+    """Heading, how the source counts, and tables.
+
+    Args:
+        title: of the system and source.
+        how: what one number of the source, and of ours, is.
+        blocks: ours.
+        gaps: what parts each block from the source's setting; empty where they can be compared.
+        beside: the table of a block and the figures.
+        alone: the figures' own tables, for where no block can be compared.
+        figures: of this system and source.
+        notation: of the report.
+    """
+    same = [index for index, found in enumerate(gaps) if not found]
+    if same:
+        name = f"Ours ({notation.name}) beside {title}"
+        tables = [
+            Tabled("published", name, beside(blocks[i]), one_line(blocks[i]), i + 1) for i in same
+        ]
+        return [Heading(3, title), Text(how), *tables]
+    if is_inverted(figures):
+        how += " The source prints its speed-ups inverted; here they stand upright."
+    reasons = "; ".join(gaps[0])
+    return [
+        Heading(3, title),
+        Text(f"For orientation only, not comparable with the runs above: {reasons}. {how}"),
+        *(Tabled("published", title, table) for table in alone),
+    ]

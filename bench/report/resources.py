@@ -1,0 +1,150 @@
+"""How near training comes to what the machine can do, by cell. Pure.
+
+Counts per sample and peaks are facts of the records; bench.measures makes shares of them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING
+
+from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.grid import Block, Pool
+from bench.analysis.labels import head, precision_label, rest_names, word_names
+from bench.analysis.measures import (
+    ACHIEVED_FLOPS,
+    BYTES_PER_SAMPLE,
+    COPY_PEAK,
+    FLOPS_LIMIT,
+    FLOPS_PER_SAMPLE,
+    INTENSITY,
+    MATMUL_PEAK,
+    REDUCED_BYTES,
+    SHARE_OF_LIMIT,
+    SHARE_OF_MATMUL,
+    STEP_SECONDS,
+    WAITING_SHARE,
+    waiting_shares,
+)
+from bench.render import units
+from bench.render.model import Cell, Number, Table
+from bench.stats.summary import Missing
+
+if TYPE_CHECKING:
+    from bench.analysis.aggregate import Notation
+    from bench.analysis.grid import Block, Pool
+    from bench.analysis.measures import Measure
+
+COLUMNS: tuple[tuple[str, Measure, units.Formatter], ...] = (
+    ("FLOP/sample", FLOPS_PER_SAMPLE, units.compact),
+    ("Bytes/sample", BYTES_PER_SAMPLE, units.compact),
+    ("FLOP/byte", INTENSITY, lambda value: units.significant(value, 3)),
+    ("Matmul peak (FLOP/s)", MATMUL_PEAK, units.compact),
+    ("Copy peak (bytes/s)", COPY_PEAK, units.compact),
+    ("Limit (FLOP/s)", FLOPS_LIMIT, units.compact),
+    ("Achieved (FLOP/s)", ACHIEVED_FLOPS, units.compact),
+    ("Of the limit", SHARE_OF_LIMIT, units.percent),
+    ("Of the matmul peak", SHARE_OF_MATMUL, units.percent),
+)
+COUNTED = (FLOPS_PER_SAMPLE, BYTES_PER_SAMPLE, INTENSITY)
+"""Follow from the model's shapes: the same in all runs of a cell, and shown without a spread."""
+
+
+def table(block: Block, notation: Notation = DEFAULT) -> Table:
+    """Counts, peaks, the limit they make, what was reached and its share, a line per cell."""
+    rows = []
+    for row in block.rows:
+        for precision in block.precisions:
+            pool = row.pools[precision]
+            if pool.tally.outside:
+                continue
+            cells: list[str] = [
+                _counted(pool, measure, form)
+                if measure in COUNTED
+                else notation.measured(pool, measure, form)
+                for _, measure, form in COLUMNS
+            ]
+            cells.insert(6, bound_by(pool))
+            rows.append((*head(row), precision_label(block, precision), *cells))
+    headers = [name for name, _, _ in COLUMNS]
+    headers.insert(6, "Bound by")
+    return Table(
+        ("Ranks", *rest_names(block), "Precision", *headers),
+        tuple(rows),
+        (*word_names(block), "Precision", "Bound by"),
+    )
+
+
+def bound_by(pool: Pool) -> str:
+    """Which of the two peaks is the limit: `compute`, `memory`, or what differs among runs."""
+    found = set()
+    for run in pool.runs:
+        limit, peak = FLOPS_LIMIT.of(run), MATMUL_PEAK.of(run)
+        if not isinstance(limit, Missing):
+            found.add("compute" if limit == peak else "memory")
+    return " or ".join(sorted(found)) or units.not_available()
+
+
+def _counted(pool: Pool, measure: Measure, form: units.Formatter) -> str:
+    """A count, which has no spread unless the runs of a cell disagree."""
+    data = pool.summary(measure)
+    keys = () if pool.tally.outside else (pool.tally.cell.key,)
+    if isinstance(data, Missing):
+        return Cell(units.not_available(data.reason), Number(None, unit=measure.unit), keys)
+    text = form(data.median) if data.min == data.max else f"{form(data.min)} to {form(data.max)}"
+    return Cell(text, Number(data.median, data.min, data.max, data.n, measure.unit), keys)
+
+
+COMMUNICATION = (
+    "*All-reduced*: bytes of gradients that each rank hands over in a step. *Waiting*: share of a "
+    "step that a rank spends in the all-reduce, the wait for slower ranks included, over all ranks "
+    "and by rank; timed in some steps of each run."
+)
+
+
+def has_communication(block: Block) -> bool:
+    """Whether any run has its communication recorded."""
+    return any(pool.values(REDUCED_BYTES) for pool in block.pools)
+
+
+def communication(block: Block, notation: Notation = DEFAULT) -> Table:
+    """Bytes and seconds of a step and the share of waiting, a line per cell of several ranks."""
+    rows = []
+    for row in block.rows:
+        for precision in block.precisions:
+            pool = row.pools[precision]
+            if pool.tally.outside or (row.ranks == 1 and not pool.values(REDUCED_BYTES)):
+                continue
+            modes = sorted({run.communication.parallel for run in pool.runs if run.communication})
+            rows.append(
+                (
+                    *head(row),
+                    precision_label(block, precision),
+                    " or ".join(modes) or units.not_available(),
+                    _reduced_bytes(pool),
+                    notation.measured(pool, STEP_SECONDS, units.milliseconds),
+                    notation.measured(pool, WAITING_SHARE, units.percent),
+                    waiting_by_rank(pool),
+                )
+            )
+    headers = ("Ranks", *rest_names(block), "Precision", "Mode", "All-reduced a step")
+    headers += ("Step (ms)", "Waiting", "Waiting by rank")
+    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Mode"))
+
+
+def waiting_by_rank(pool: Pool) -> str:
+    """The share of every rank, each the median over runs: "12.1 %, 31.0 %"."""
+    runs = [shares for run in pool.runs if (shares := waiting_shares(run))]
+    if not runs or len({len(shares) for shares in runs}) != 1:
+        return units.not_available()
+    return ", ".join(units.percent(statistics.median(rank)) for rank in zip(*runs, strict=True))
+
+
+def _reduced_bytes(pool: Pool) -> str:
+    """A count: the same in all runs of a cell, and shown without a spread."""
+    data = pool.summary(REDUCED_BYTES)
+    key = pool.tally.cell.key
+    if isinstance(data, Missing):
+        return Cell(units.not_available(data.reason), Number(None, unit="bytes"), (key,))
+    ends = dict.fromkeys(units.size(value) for value in (data.min, data.max))
+    return Cell(" to ".join(ends), Number(data.median, data.min, data.max, data.n, "bytes"), (key,))

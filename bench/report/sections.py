@@ -1,0 +1,126 @@
+"""The parts of a report that a suite asks for: verdicts on accuracy, comparisons. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bench.analysis import contrasts, grid
+from bench.analysis.labels import one_line
+from bench.analysis.measures import BEST_HR
+from bench.render import units
+from bench.render.model import Heading, Quote, Tabled, Text
+from bench.report import comparison, verdicts
+from bench.report import resources as roofline
+from bench.suite.model import SPREAD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from bench.analysis.aggregate import Notation
+    from bench.analysis.grid import Block
+    from bench.published.figures import Figure
+    from bench.render.model import Node
+    from bench.suite.model import Contrast, Suite
+
+
+COMPARED = (
+    "Tested / reference, cells that agree in everything else: above 1 is faster in throughput and "
+    "more in memory. {spread}"
+)
+ROOFLINE = (
+    "FLOP and bytes of a training sample are counted from the formulation's shapes. Both peaks "
+    "were measured in the run's own process: a large matmul in its compute type, and a large copy "
+    "(bytes read plus bytes written). The limit is min(matmul peak, FLOP/byte x copy peak); "
+    "*achieved* is samples/s x FLOP/sample. All are those of one rank. More than 100 % of a limit "
+    "by memory means that part of the bytes came from caches, which a large copy does not see."
+)
+SPREADS = {
+    "median": "Ratios divide medians; their intervals combine those of the two medians on the log "
+    "scale, their extremes are those over all pairs of runs.",
+    "mean": "Ratios divide means.",
+    "best": "Ratios divide best runs.",
+}
+
+
+def verdict(suite: Suite, block: Block, number: int, figures: Sequence[Figure]) -> list[Node]:
+    """Whether reduced precision, and whatever else the suite asks about, trains as well."""
+    asked = list(suite.equivalence)
+    by_precision = contrasts.precisions(block)
+    if by_precision and len(block.precisions) > 1 and by_precision not in asked:
+        asked.insert(0, by_precision)
+    nodes: list[Node] = []
+    warnings: list[str] = []
+    if asked and suite.margin_hr is None:
+        why = "the suite does not say which difference would matter (`[report] margin_hr`)"
+        nodes, asked = [Text(f"None: {why}.")], []
+    for contrast in asked:
+        first = not any(isinstance(node, Tabled) for node in nodes)
+        found, extra = _one_verdict(suite, block, number, contrast, explain=first)
+        nodes += found
+        warnings += extra
+    warnings += verdicts.too_good(block, figures)
+    if warnings:
+        nodes.append(Quote(f"Too good to be true? {'; '.join(warnings)}. Look for a leak first."))
+    return [Heading(2, "Verdict on accuracy"), *nodes] if nodes else []
+
+
+def comparisons(suite: Suite, block: Block, number: int, notation: Notation) -> list[Node]:
+    """Speed and memory over a reference's, for every axis that the suite asks about."""
+    nodes: list[Node] = []
+    for contrast in suite.compare:
+        named = " and ".join(contrast.axes)
+        table = comparison.table(block, contrast, notation)
+        if table is None:
+            continue
+        title = f"Comparison of {named} ({notation.name})"
+        nodes += [
+            Heading(2, title),
+            Text(COMPARED.format(spread=SPREADS[notation.aggregate])),
+            Tabled("comparison", title, table, one_line(block), number),
+        ]
+    return nodes
+
+
+def reach(block: Block, number: int, notation: Notation) -> list[Node]:
+    """How near training came to the machine's limits; nothing where no run was probed."""
+    if not grid.has_roofline(block):
+        return []
+    title = f"Roofline ({notation.name})"
+    table = roofline.table(block, notation)
+    return [
+        Heading(2, title),
+        Text(ROOFLINE),
+        Tabled("roofline", title, table, one_line(block), number),
+    ]
+
+
+def _one_verdict(
+    suite: Suite, block: Block, number: int, contrast: Contrast, *, explain: bool
+) -> tuple[list[Node], list[str]]:
+    """One comparison's table, and what looks too good in it."""
+    assert block.condition is not None
+    k = block.condition.topk
+    groups = contrasts.groups(block, contrast)
+    margin = contrasts.margin_of(groups, suite.margin_hr, BEST_HR)
+    named = "" if contrast.axes == ("precision",) else f", {' and '.join(contrast.axes)}"
+    if margin is None:
+        why = "the margin is the reference's SD over seeds, and no reference has runs that differ"
+        return [Text(f"None{named.replace(',', ' on')}: {why}.")], []
+    table = verdicts.table(block, margin, contrast)
+    if table is None:
+        return ([Text(f"None on {named[2:]}: an arm has no good run.")] if named else []), []
+    nodes: list[Node] = [Text(verdicts.EXPLAINED.format(k=k))] if explain else []
+    if suite.margin_hr == SPREAD:
+        runs = sum(len(group.reference.pool.values(BEST_HR)) for group in groups)
+        names = {contrasts.level(block, contrast, group.reference) for group in groups}
+        nodes.append(
+            Text(
+                f"Margin: the standard deviation over seeds of {' and '.join(sorted(names))}, "
+                f"{units.significant(margin, 3)} ({runs} runs, pooled within cells). It is "
+                "estimated from the runs that are tested, so the error of 5 % holds approximately."
+            )
+        )
+    title = f"Verdict on HR@{k}{named}"
+    nodes.append(Tabled("verdict", title, table, one_line(block), number))
+    better = verdicts.better_than_full(table) if not named else []
+    return nodes, better

@@ -1,0 +1,1 @@
+"""Statistics of runs: numbers in, numbers out."""

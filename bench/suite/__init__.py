@@ -1,0 +1,1 @@
+"""Suite files and the options of the trainer."""

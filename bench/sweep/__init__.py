@@ -1,0 +1,1 @@
+"""Planning and making the runs of a suite."""

@@ -1,0 +1,210 @@
+"""The verdict on one attempt: ok, or a typed failure with the rank that failed first. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from bench.process.supervise import STOPPED
+from bench.records.attempt import Failure
+from bench.records.validate import discrepancies
+
+if TYPE_CHECKING:
+    from bench.process.supervise import Ended
+    from bench.records.identity import DataIdentity
+    from bench.suite.model import Cell
+    from ncf.record import RunRecord
+
+INTERRUPTED = 130
+_OF_A_STOP = (None, 0, INTERRUPTED, 128 + 15)
+_TOLD = {3: "nan", 4: "invalid", INTERRUPTED: "interrupted"}
+"""Statuses that `ncf train` itself tells, by its exit code; 0 and 2 (bad input) are no such."""
+
+_OUT_OF_MEMORY = re.compile(
+    r"ResourceExhaustedError|RESOURCE_EXHAUSTED|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|CUDA out of memory|[Oo]ut of memory|\bMemoryError\b|std::bad_alloc|Cannot allocate memory"
+    r"|Unable to allocate [\d.]+ [KMGT]iB"
+)
+_NO_FAILURE = re.compile(r"not a failure|ran out of memory trying to allocate")  # TF's hints
+_RANK_LINE = re.compile(r"\[(?:\d+,)?(\d+)\]<(?:stdout|stderr)>: ?(.*)")
+_RANK_EXITS = (  # rank, exit code, signal
+    re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>\d+)"),  # horovodrun
+    re.compile(r"Process name: \[?(?P<rank>\d+)\b"),  # horovodrun's last words
+    # Open MPI 4 and 5: [[57205,1],0] and [prterun-host-8102@1,0]
+    re.compile(r"Process name: \[\S*,(?P<rank>\d+)\]\s+Exit code:\s+(?P<code>\d+)"),
+    re.compile(
+        r"process rank (?P<rank>\d+) with PID \d+ on node \S+\s+exited\s+on\s+"
+        r"signal\s+(?P<signal>\d+)"
+    ),
+)
+# A rank that ends because of another says so (ncf.watch): the other one is to blame.
+_LOST_LINE = re.compile(
+    r"(?:\[(?:\d+,)?(\d+)\]<\w+>: ?)?ncf: lost: ((?:ranks? (\d+).* sign of life)?.*)"
+)
+_EXCEPTION = re.compile(
+    r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
+    r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"
+)
+_WHAT = re.compile(r"what\(\): .*")  # C++ says why; the Python that dies of it only that it aborts
+
+
+def judge(
+    cell: Cell,
+    seed: int,
+    data: DataIdentity,
+    ended: Ended,
+    run: RunRecord | None,
+    no_run: str,
+    output: str,
+) -> tuple[str, Failure | None]:
+    """Status and failure of an attempt.
+
+    Args:
+        cell: what was asked for.
+        seed: what was asked for.
+        data: what was trained on.
+        ended: how the process ended.
+        run: the trainer's record, if it wrote a readable one.
+        no_run: why there is no record.
+        output: the end of the log.
+    """
+    rank, exit_code, signal = _first(cell, ended, output)
+    silent = silent_rank(output) if cell.ranks > 1 else None
+    last = last_words(rank_lines(output, rank))
+
+    def failed(status: str, message: str) -> tuple[str, Failure]:
+        if ended.survivors:
+            message += f"; processes {list(ended.survivors)} did not die"
+        if status in ("timeout", "interrupted"):  # what ended it then was ours, not its own
+            return status, Failure(_line(message))
+        return status, Failure(
+            _line(message), None if status == "invalid" else rank, signal, exit_code
+        )
+
+    if ended.cause == "interrupted":
+        return failed("interrupted", "stopped by the user")
+    if ended.cause == "timeout":
+        return failed("timeout", f"no end after {ended.timeout_s:g} s; last: {last}")
+    if silent:  # frozen, or cut off: how it was got rid of says nothing
+        return "crash", Failure(_line(silent[1]), silent[0])
+    if rank and exit_code not in _OF_A_STOP:
+        run = _own(run)
+    reason = (run.reason if run else None) or last
+    told = _TOLD.get(exit_code or 0) or (run.status if run else None)
+    if told in _TOLD.values():
+        return failed(str(told), reason)
+    if exit_code != 0 or signal:
+        memory = out_of_memory(output, killed=signal == "SIGKILL", oom_kills=ended.host_oom_kills)
+        return failed("oom", memory) if memory else failed("crash", _crash(signal, reason))
+    if run is None:
+        return failed("invalid", f"exit code 0 without a usable record: {no_run}")
+    if run.status != "ok":
+        return failed("crash", reason)
+    wrong = discrepancies(cell, seed, data, run)
+    return failed("invalid", "; ".join(wrong)) if wrong else ("ok", None)
+
+
+def _first(cell: Cell, ended: Ended, output: str) -> tuple[int | None, int | None, str | None]:
+    """The rank that failed first, its exit code, and the signal that ended it."""
+    rank, exit_code = first_failure(output) if cell.ranks > 1 else (0, None)
+    exit_code = ended.exit_code if exit_code is None else exit_code
+    signal = ended.signal
+    if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
+        signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
+    return rank, exit_code, signal
+
+
+def _own(run: RunRecord | None) -> RunRecord | None:
+    """The record, if it says more than that the first rank outlived one that failed."""
+    return None if run and run.status in ("interrupted", "error") else run
+
+
+def _crash(signal: str | None, reason: str) -> str:
+    if signal is None or _EXCEPTION.match(reason):
+        return reason
+    why = " from outside, not for want of memory" if signal == "SIGKILL" else ""
+    return f"ended by {signal}{why}; last: {reason}"
+
+
+_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
+_SIGNALS |= {1: "SIGHUP", 2: "SIGINT", 13: "SIGPIPE", 15: "SIGTERM"}
+
+
+def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | None:
+    """The line that shows want of memory, or None.
+
+    A process that got SIGKILL from somebody else: the kernel's counter tells whether it was for
+    memory; without a counter that is by far the likeliest reason.
+    """
+    for line in reversed(output.splitlines()):
+        if _OUT_OF_MEMORY.search(line) and not _NO_FAILURE.search(line):
+            return unprefixed(line).strip()
+    if killed and oom_kills is None:
+        return "killed by SIGKILL, most likely by the kernel for want of host memory"
+    if killed and oom_kills:
+        return "killed by the kernel for want of host memory"
+    return None
+
+
+def first_failure(output: str) -> tuple[int | None, int | None]:
+    """The rank that failed first and its exit code, as horovodrun or Open MPI tells it.
+
+    Ranks that say that they only lost another one come last.
+    """
+    ends = [match for form in _RANK_EXITS for match in form.finditer(output)]
+    ends.sort(key=lambda match: match.start())
+    found = [(int(match["rank"]), _exit_code(match)) for match in ends]
+    lost = {int(m[1]) for m in _LOST_LINE.finditer(output) if m[1] is not None}
+    found.sort(key=lambda one: one[0] in lost)  # stable: else in the order of their ends
+    return found[0] if found else (None, None)
+
+
+def _exit_code(match: re.Match[str]) -> int | None:
+    """As a shell counts: 128 and the signal."""
+    told = match.groupdict()
+    if told.get("signal"):
+        return 128 + int(told["signal"])
+    return int(told["code"]) if told.get("code") else None
+
+
+def silent_rank(output: str) -> tuple[int, str] | None:
+    """The rank of which the others say that it gives no sign of life, and their words."""
+    for match in _LOST_LINE.finditer(output):
+        if match[3] is not None:
+            return int(match[3]), match[2]
+    return None
+
+
+def rank_lines(output: str, rank: int | None) -> list[str]:
+    """The output of one rank, without horovodrun's prefixes; of all ranks if rank is None.
+
+    Output without prefixes (a single process) belongs to whichever rank is asked for. What came
+    after a run was stopped is left out: it tells of the end, not of the run.
+    """
+    own = output.partition(f"\n{STOPPED}")[0]
+    matches = [(line, _RANK_LINE.match(line)) for line in own.splitlines()]
+    if rank is None or not any(match for _, match in matches):
+        return [unprefixed(line) for line, _ in matches]
+    return [match[2] for _, match in matches if match and int(match[1]) == rank]
+
+
+def unprefixed(line: str) -> str:
+    """A line without the launcher's `[0]<stderr>:` or `[1,0]<stderr>: `."""
+    match = _RANK_LINE.match(line)
+    return match[2] if match else line
+
+
+def last_words(lines: list[str]) -> str:
+    """The one line that says most: the last exception or error, else the last line."""
+    full = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
+    for wanted in (_WHAT, _EXCEPTION):
+        for line in reversed(full):
+            if wanted.match(line):
+                return line
+    return full[-1] if full else "no output"
+
+
+def _line(message: str) -> str:
+    """One line of bearable length."""
+    line = " ".join(message.split())
+    return line if len(line) <= 400 else line[:397] + "..."

@@ -1,0 +1,156 @@
+"""The commands `ncf prepare` and `ncf synthesize`: their options, and what they tell.
+
+Both take the same way (`ncf.convert`): numbered interactions, split, candidates, folder. The heavy
+imports are inside functions, because the command line builds its parser from here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ncf.data import pipeline as convert
+from ncf.data.progress import Stages
+from ncf.errors import UserError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from ncf.data.dataset import Data
+
+# Equal to the tables of the modules that do the work, which a test checks: importing them here
+# would make `ncf --help` wait for NumPy and pyarrow.
+PROTOCOLS: Final = ("nvidia", "unique", "mlperf")
+PRESETS: Final = ("tiny", "100k", "1m", "20m", "20m-2m", "20m-500k")
+FORMATS: Final = ("auto", "tsv", "dat", "csv", "semicolon", "pipe")
+
+
+def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give parser the arguments of `ncf prepare`."""
+    parser.add_argument(
+        "input",
+        metavar="INPUT",
+        help="MovieLens zip or ratings file, RecBole .inter, Parquet, .npz, the NCF paper's files, "
+        "any table with user and item columns",
+    )
+    parser.add_argument(
+        *("--min_interactions", "--min-interactions"),
+        type=int,
+        metavar="N",
+        help="drop users with fewer distinct items [20; a given split is kept as it is]",
+    )
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="auto",
+        help="separator to read with (dat is ::) [auto: found by content]",
+    )
+    _add_common(parser, "seed of the candidates [1]", (*PROTOCOLS, convert.GIVEN))
+
+
+def add_synthesize_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give parser the arguments of `ncf synthesize`."""
+    parser.add_argument("--preset", choices=PRESETS, required=True, help="shape of the data")
+    _add_common(parser, "seed of the data and of the candidates [1]", PROTOCOLS)
+
+
+def _add_common(
+    parser: argparse.ArgumentParser, seed_help: str, protocols: tuple[str, ...]
+) -> None:
+    parser.add_argument("--output", required=True, metavar="DIR", help="data folder to write")
+    parser.add_argument(
+        "--protocol",
+        choices=protocols,
+        help="how evaluation candidates are drawn [nvidia, or as given with the data]",
+    )
+    parser.add_argument(
+        *("--valid_negative", "--valid-negative"),
+        type=int,
+        metavar="N",
+        help="candidates per test user [100; mlperf 999]",
+    )
+    parser.add_argument(
+        *("--pad_candidates", "--pad-candidates"),
+        action="store_true",
+        help="give users with too few items left fewer candidates, instead of an error",
+    )
+    parser.add_argument(
+        "--scale",
+        type=_scale,
+        metavar="AxB",
+        help="A times as many users and B times as many items, by a randomised Kronecker product",
+    )
+    parser.add_argument("--seed", type=int, default=1, help=seed_help)
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads [all; never the result]"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing data folder")
+    parser.add_argument("--json", action="store_true", help="print the manifest, for programs")
+
+
+def _scale(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,6})x(\d{1,6})", text)
+    if not match or not int(match[1]) or not int(match[2]):
+        raise UserError(f"--scale {text}: give two numbers from 1, such as 16x32 (users x items)")
+    return int(match[1]), int(match[2])
+
+
+def prepare_command(args: argparse.Namespace) -> int:
+    """Run `ncf prepare`.
+
+    Raises:
+        UserError: anything the user can mend, in one line.
+    """
+    stages = Stages(time.perf_counter)
+    if args.min_interactions is not None and args.min_interactions < 1:
+        raise UserError(f"--min_interactions {args.min_interactions}: must be at least 1")
+    _check(args)
+    split, user_ids, item_ids, about = convert.from_ratings(args, stages)
+    data = convert.finish(args, stages, split, user_ids, item_ids, about)
+    _report(data, stages, as_json=args.json)
+    return 0
+
+
+def synthesize_command(args: argparse.Namespace) -> int:
+    """Run `ncf synthesize`.
+
+    Raises:
+        UserError: anything the user can mend, in one line.
+    """
+    stages = Stages(time.perf_counter)
+    _check(args)
+    split, user_ids, item_ids, about, structure = convert.from_seed(args, stages)
+    data = convert.finish(args, stages, split, user_ids, item_ids, about, structure)
+    _report(data, stages, as_json=args.json)
+    return 0
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Find what would fail at the end before the work begins."""
+    from ncf.data.writer import check_target
+
+    if args.valid_negative is not None and args.valid_negative < 1:
+        raise UserError(f"--valid_negative {args.valid_negative}: must be at least 1")
+    if args.seed < 0:
+        raise UserError(f"--seed {args.seed}: must not be negative")
+    if args.threads < 0:
+        raise UserError(f"--threads {args.threads}: must be at least 0")
+    args.threads = args.threads or len(os.sched_getaffinity(0))
+    check_target(Path(args.output), force=args.force)
+
+
+def _report(data: Data, stages: Stages, *, as_json: bool) -> None:
+    """Tell what was made: the manifest as JSON, or its essence in a few lines."""
+    from ncf.data.pipeline import summary
+
+    if as_json:
+        print(json.dumps(data.manifest, indent=1, ensure_ascii=False))
+        return
+    memory = data.manifest["summary"]["peak_memory_bytes"] / 1e6
+    cost = f"{sum(stages.seconds.values()):.1f} s, {memory:,.0f} MB peak memory"
+    for label, text in [*summary(data.manifest), ("cost", cost)]:
+        print(f"{label:<16}{text}")

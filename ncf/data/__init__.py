@@ -1,0 +1,1 @@
+"""From numbered ratings to a prepared data folder, and back into memory."""

@@ -1,0 +1,1 @@
+"""Hit rate and NDCG, full ranking, and timed inference."""

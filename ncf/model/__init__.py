@@ -1,0 +1,1 @@
+"""NeuMF: its reference and fast formulations, optimizer and precision."""

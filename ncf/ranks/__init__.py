@@ -1,0 +1,1 @@
+"""Several processes as one job: Horovod, and a watch on ranks that stall."""

@@ -1,0 +1,1 @@
+"""Files of ratings, in whatever form, into numbered rows."""

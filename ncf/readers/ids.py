@@ -1,0 +1,132 @@
+"""Ids as they stood in the source: bytes, kept end to end in one array with offsets.
+
+Ids are text, so `01` and `1` differ and 4000000000 costs no more than its ten digits.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NEAR_LENGTH = 2  # bytes that an id may be longer or shorter than the one that was meant
+_NEAR_MOST = 20_000  # ids looked at: a message need not wait for millions
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Id number i is `text[offsets[i]:offsets[i + 1]]`; text is uint8, offsets int64 [n + 1]."""
+
+    text: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def text_of(self, index: int) -> str:
+        """One id as text; bytes that are not UTF-8 show as backslash escapes."""
+        if not 0 <= index < len(self):
+            raise IndexError(f"{index} is not between 0 and {len(self) - 1}")
+        own = self.text[self.offsets[index] : self.offsets[index + 1]]
+        return own.tobytes().decode("utf-8", "backslashreplace")
+
+    def find(self, text: str) -> int | None:
+        """The number of an id, compared byte by byte; None if there is no such id."""
+        wanted = text.encode("utf-8", "surrogateescape")
+        rows = np.flatnonzero(np.diff(self.offsets) == len(wanted))
+        for place, byte in enumerate(wanted):
+            rows = rows[self.text[self.offsets[rows] + place] == byte]
+        return int(rows[0]) if len(rows) else None
+
+    def near(self, text: str, n: int = 3) -> list[str]:
+        """Ids that may have been meant: those written alike, else those that look alike."""
+        plain = _plain(text)
+        close = np.flatnonzero(np.abs(np.diff(self.offsets) - len(text.encode())) <= _NEAR_LENGTH)
+        known = [self.text_of(int(row)) for row in close[:_NEAR_MOST]]
+        alike = [name for name in known if _plain(name) == plain]
+        return alike[:n] or difflib.get_close_matches(text, known, n=n, cutoff=0.6)
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Ids:
+        """The ids at these places, in this order."""
+        starts = self.offsets[rows]
+        lengths = np.diff(self.offsets)[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        source = np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)
+        return Ids(self.text[source], offsets)
+
+    @classmethod
+    def numbered(cls, n: int) -> Ids:
+        """The ids 1, 2, ... n, in that order, as generated data have them."""
+        width = len(str(n))
+        digits = np.arange(1, n + 1).astype(f"S{width}").view(np.uint8).reshape(n, width)
+        used = digits != 0  # shorter numbers are padded with zero bytes at the end
+        offsets = np.zeros(n + 1, np.int64)
+        np.cumsum(used.sum(axis=1), out=offsets[1:])
+        return cls(digits[used], offsets)
+
+
+def _plain(text: str) -> str:
+    return text.strip().casefold().lstrip("0")
+
+
+Codes = npt.NDArray[np.int32]
+
+
+def numbered(texts: pa.Array) -> tuple[Codes, Ids]:
+    """Number texts (binary or string [n]) that may repeat; surrounding blanks do not count.
+
+    Returns:
+        The number of each text [n], and the distinct ids.
+    """
+    plain = texts.cast(pa.binary()).view(pa.string())  # a view: bytes need not be UTF-8
+    trimmed = pc.ascii_trim_whitespace(plain).dictionary_encode()
+    unique = trimmed.dictionary
+    keys = pa.table({"length": pc.binary_length(unique), "id": unique.view(pa.binary())})
+    order = pc.sort_indices(keys, sort_keys=[("length", "ascending"), ("id", "ascending")])
+    number = np.empty(len(unique), np.int32)
+    number[order.to_numpy()] = np.arange(len(unique), dtype=np.int32)
+    return number[trimmed.indices.to_numpy()], _ids(unique.take(order))
+
+
+def encoded(column: pa.DictionaryArray) -> tuple[Codes, Ids]:
+    """Number a dictionary-encoded column without nulls; whole numbers count as their digits."""
+    texts = column.dictionary
+    if pa.types.is_integer(texts.type):
+        texts = texts.cast(pa.string())
+    number, ids = numbered(texts)
+    return number[column.indices.to_numpy()], ids
+
+
+def whole_numbers(values: npt.NDArray[np.integer[Any]]) -> tuple[Codes, Ids]:
+    """Number integer ids of any size and sign."""
+    return encoded(pa.array(values).dictionary_encode())
+
+
+def merged(parts: Sequence[Ids]) -> tuple[list[Codes], Ids]:
+    """One numbering for several: the new number of each old one, part by part, and all ids."""
+    texts = [
+        pa.Array.from_buffers(
+            pa.large_binary(),
+            len(part),
+            [None, pa.py_buffer(part.offsets), pa.py_buffer(part.text)],
+        )
+        for part in parts
+    ]
+    number, ids = numbered(pa.concat_arrays(texts))
+    return np.split(number, np.cumsum([len(part) for part in parts])[:-1]), ids
+
+
+def _ids(strings: pa.StringArray) -> Ids:
+    _, offsets, text = strings.buffers()
+    own = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
+    content = np.frombuffer(text, np.uint8) if text else np.zeros(0, np.uint8)
+    return Ids(content[own[0] : own[-1]].copy(), own.astype(np.int64) - int(own[0]))

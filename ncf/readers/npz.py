@@ -1,0 +1,140 @@
+"""Reading interactions from NumPy archives of integer pairs, as MLPerf's expanded ml-20m has them.
+
+An archive is either one table [n, 2 to 4] (user, item, rating, timestamp), or a given split:
+arrays named train... and test..., and perhaps negatives. A folder of train*.npz and test*.npz is
+one split whose parts are read one after another. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ncf.errors import UserError
+from ncf.readers.ids import merged, whole_numbers
+from ncf.readers.rows import Parts, Ratings
+from ncf.readers.sniff import FIRST_SECONDS
+from ncf.readers.sources import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Table = npt.NDArray[np.integer[Any]]
+
+
+def is_npz(path: Path) -> bool:
+    """Whether a zip holds NumPy arrays only."""
+    with failures(str(path)), zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def read(path: Path) -> Ratings | Parts:
+    """Read one archive: a table, or a split if its arrays are named train and test.
+
+    Raises:
+        UserError: one line with the file, the array and what is wrong.
+    """
+    arrays = _arrays(path)
+    train = {name: array for name, array in arrays.items() if name.lower().startswith("train")}
+    test = {name: array for name, array in arrays.items() if name.lower().startswith("test")}
+    negative = {name: array for name, array in arrays.items() if "neg" in name.lower()}
+    test = {name: array for name, array in test.items() if name not in negative}
+    if train and test:
+        drawn = next(iter(negative.values()), None)
+        tables = [_pairs(path, name, array) for name, array in train.items()]
+        held_out = [_pairs(path, name, array) for name, array in test.items()]
+        return _parts(path, tables, held_out, drawn)
+    if len(arrays) != 1:
+        raise UserError(
+            f"{path}: holds {', '.join(arrays) or 'no arrays'}; expected one table, or train and "
+            "test"
+        )
+    ((name, array),) = arrays.items()
+    table = _pairs(path, name, array)
+    if not len(table):
+        raise UserError(f"{path}: array {name} has no rows")
+    users, user_ids = whole_numbers(table[:, 0])
+    items, item_ids = whole_numbers(table[:, 1])
+    column = time_column(table)
+    times = None if column is None else table[:, column].astype(np.int64)
+    return Ratings(users, items, times, user_ids, item_ids)
+
+
+def time_column(table: Table) -> int | None:
+    """The fourth column, or a third that holds seconds rather than ratings."""
+    if table.shape[1] >= 4:
+        return 3
+    if table.shape[1] == 3 and len(table) and int(table[:, 2].min()) >= FIRST_SECONDS:
+        return 2
+    return None
+
+
+def split_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The train*.npz and test*.npz of a folder, in natural order."""
+    names = sorted((path for path in folder.iterdir() if path.suffix == ".npz"), key=_natural)
+    train = [path for path in names if path.name.lower().startswith("train")]
+    return train, [path for path in names if path.name.lower().startswith("test")]
+
+
+def read_split(train: Sequence[Path], test: Sequence[Path]) -> Parts:
+    """Read a split that is spread over archives with one table each.
+
+    Raises:
+        UserError: as `read`.
+    """
+
+    def tables(paths: Sequence[Path]) -> list[Table]:
+        return [
+            _pairs(path, name, array) for path in paths for name, array in _arrays(path).items()
+        ]
+
+    return _parts(test[0], tables(train), tables(test), None)
+
+
+def _parts(path: Path, train: list[Table], test: list[Table], negatives: Any) -> Parts:
+    pairs = np.concatenate([table[:, :2] for table in train])
+    held_out = np.concatenate([table[:, :2] for table in test])
+    if negatives is not None:
+        shape = negatives.shape
+        if negatives.ndim != 2 or shape[0] != len(held_out) or negatives.dtype.kind not in "iu":
+            raise UserError(
+                f"{path}: negatives are {negatives.dtype} {list(shape)}, not whole numbers "
+                f"[{len(held_out)}, n]"
+            )
+    columns = [pairs[:, 0], held_out[:, 0], pairs[:, 1], held_out[:, 1]]
+    columns += [] if negatives is None else [negatives.ravel()]
+    numbered = [whole_numbers(column) for column in columns]
+    user_maps, user_ids = merged([ids for _, ids in numbered[:2]])
+    item_maps, item_ids = merged([ids for _, ids in numbered[2:]])
+    codes = [new[old] for new, (old, _) in zip([*user_maps, *item_maps], numbered, strict=True)]
+    drawn = None if negatives is None else codes[4].reshape(negatives.shape)
+    return Parts(codes[0], codes[2], codes[1], codes[3], drawn, user_ids, item_ids)
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    with failures(str(path)):
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {name: archive[name] for name in archive.files}
+        except ValueError as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{path}: cannot be read as arrays of numbers ({reason})") from None
+
+
+def _pairs(path: Path, name: str, array: npt.NDArray[Any]) -> Table:
+    if array.ndim != 2 or not 2 <= array.shape[1] <= 4:
+        raise UserError(f"{path}: array {name} is {list(array.shape)}, not [rows, 2 to 4]")
+    if array.dtype.kind not in "iu":
+        raise UserError(f"{path}: array {name} is {array.dtype}; ids must be whole numbers")
+    return array
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """Key that puts part_2 before part_10."""
+    return [(int(digits or -1), text) for digits, text in re.findall(r"(\d+)|(\D+)", path.name)]

@@ -1,0 +1,1 @@
+"""What a run finds around it: versions, threads, memory pages, its own code."""

@@ -1,0 +1,1 @@
+"""Training batches: positives, negatives, and which rank draws them."""

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sample_records import A100_HOST, CPU_HOST, ML_100K, grid, make_attempt, make_run, make_suite
+
+from bench.analysis.group import group
+from bench.records.identity import Fingerprint, is_stale, summary
+from bench.suite.model import cells
+
+SUITE = make_suite(axes={"ranks": (2,), "precision": ("fp32",)}, seeds=(1, 2))
+CELL = cells(SUITE)[0]
+
+
+def attempt(seed=1, **changes):
+    run = make_run(seed=seed, ranks=2)
+    versions = {**run.versions, "code": "0123456789ab"}
+    return replace(make_attempt(CELL, seed, replace(run, versions=versions)), **changes)
+
+
+def versions(found, **changed):
+    return replace(found, run=replace(found.run, versions={**found.run.versions, **changed}))
+
+
+def data(found, **changed):
+    return replace(found, run=replace(found.run, dataset=replace(ML_100K, **changed)))
+
+
+CHANGES = [
+    ("hardware", lambda a: replace(a, host=A100_HOST)),
+    ("hardware", lambda a: replace(a, host={**CPU_HOST, "machine_id": "another"})),
+    ("software", lambda a: versions(a, tensorflow="2.15.1")),
+    ("software", lambda a: versions(a, horovod="0.28.0")),
+    ("code", lambda a: versions(a, code="ba9876543210")),
+    ("data", lambda a: data(a, hash="another")),
+    ("protocol", lambda a: data(a, protocol="unique")),
+    ("protocol", lambda a: data(a, candidates_hash="another")),
+    ("protocol", lambda a: replace(a, run=replace(a.run, topk=5))),
+]
+
+
+@pytest.mark.parametrize(("part", "change"), CHANGES)
+def test_each_part_of_the_fingerprint_follows_its_own_facts(part, change):
+    assert Fingerprint.of(attempt()).differs(Fingerprint.of(change(attempt()))) == (part,)
+
+
+@pytest.mark.parametrize(("part", "change"), CHANGES)
+def test_runs_of_different_fingerprints_are_never_pooled(part, change):
+    blocks = group(cells(SUITE), SUITE.seeds, [attempt(1), change(attempt(2))]).blocks
+    assert [len(block.runs) for block in blocks] == [1, 1]
+
+
+def test_another_cell_is_another_fingerprint_and_never_pooled_by_being_a_cell():
+    other = replace(attempt(), cell=replace(CELL, key="ranks=2-00000000"))
+    assert Fingerprint.of(attempt()).differs(Fingerprint.of(other)) == ("cell",)
+
+
+def test_the_same_facts_give_the_same_fingerprint_whatever_the_seed():
+    assert Fingerprint.of(attempt(1)) == Fingerprint.of(attempt(2))
+
+
+def test_one_rank_joins_the_runs_with_horovod_and_two_versions_of_it_stay_apart():
+    suite = make_suite()
+    attempts = grid(suite)
+    newer = [
+        replace(versions(a, horovod="0.29.0"), finished_at="2027-01-01T00:00:00Z")
+        for a in attempts
+        if a.cell.ranks == 2 and a.seed == 1
+    ]
+    assert len(group(cells(suite), suite.seeds, attempts).blocks) == 1
+    first, second = group(cells(suite), suite.seeds, attempts + newer).blocks
+    assert dict(first.condition.versions)["horovod"] == "0.29.0"
+    assert {run.versions["horovod"] for run in first.runs} == {"0.29.0", "not used"}
+    assert {run.versions["horovod"] for run in second.runs} == {"0.28.1"}
+
+
+def test_a_run_is_stale_when_something_that_both_know_has_changed():
+    assert not is_stale({"python": "3.12.3", "code": "a"}, {"python": "3.12.3", "numpy": "2"})
+    assert is_stale({"python": "3.12.3", "code": "a"}, {"code": "b"})
+    assert not is_stale({"tensorflow": "2.17.0"}, {"tensorflow": "2.17.0+nv24.12"})
+    assert not is_stale({"python": "3"}, {})
+
+
+def test_the_summary_counts_good_runs_by_fingerprint():
+    failed = make_attempt(CELL, 3, status="oom")
+    lines = summary([attempt(1), attempt(2), versions(attempt(1), code="ba9876543210"), failed])
+    assert len(lines) == 2
+    assert "code 01234567" in lines[0]
+    assert "2 good runs" in lines[0]
+    assert "code ba987654" in lines[1]
+
+
+def test_ranks_that_do_not_load_horovod_make_no_line_of_their_own():
+    attempts = grid(make_suite())
+    assert len(summary(attempts)) == 1
+    two = [
+        versions(a, horovod="0.29.0") if a.cell.ranks == 2 and a.seed == 1 else a for a in attempts
+    ]
+    assert len(summary(two)) == 3
+
+
+def test_each_precision_may_have_seeds_of_its_own_in_the_tables():
+    def seeds(cell):
+        return (1, 2, 3) if cell.precision == "amp" else (1,)
+
+    suite = make_suite()
+    (block,) = group(cells(suite), seeds, grid(suite)).blocks
+    planned = {t.cell.precision: t.planned for t in block.tallies}
+    assert planned == {"fp32": (1,), "amp": (1, 2, 3)}

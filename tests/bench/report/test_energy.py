@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from paths import CSV
+from pictures import WHERE, texts
+from sample_records import grid, make_attempt, make_suite
+
+from bench.analysis import energy, measures
+from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.group import group
+from bench.plots import bars as plots
+from bench.plots import run_order
+from bench.plots.style import render
+from bench.records.attempt import Attempt
+from bench.records.store import Store
+from bench.report.build import tables
+from bench.stats.summary import Missing
+from bench.suite.model import cells
+
+SUITE = make_suite(axes={"ranks": (1, 2), "precision": ("fp32", "amp")})
+
+
+def telemetry(joules, ranks, **epochs):
+    return {
+        "gpus": [{"rank": rank, "energy_joules": joules} for rank in range(ranks)],
+        "epoch_energy_joules": {name.removeprefix("e"): value for name, value in epochs.items()},
+    }
+
+
+def with_energy(attempts, joules=1000.0):
+    """Every GPU of a run used so many joules; 8 epochs of 495,285 samples."""
+    epochs = {f"e{number}": 100.0 * number for number in range(1, 9)}
+    return [replace(a, telemetry=telemetry(joules, a.cell.ranks, **epochs)) for a in attempts]
+
+
+def block_of(attempts):
+    return group(cells(SUITE), SUITE.seeds, attempts).blocks[0]
+
+
+def lookup(attempts):
+    return {id(a.run): a for a in attempts if a.ok}
+
+
+def test_samples_per_joule_counts_all_gpus():
+    one, *_ = with_energy(grid(SUITE))
+
+    assert measures.joules(one) == 1000.0
+    assert measures.samples_per_joule(one) == 8 * 495_285 / 1000
+    assert measures.joules(replace(one, telemetry=telemetry(500.0, 8))) == 4000.0
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        None,
+        {},
+        {"gpus": []},
+        {"gpus": [{"energy_joules": 5.0}, {"energy_joules": None}]},
+        {"gpus": [{"energy_joules": 0.0}]},
+    ],
+)
+def test_energy_that_is_not_known_for_every_gpu_is_missing_and_never_zero(facts):
+    attempt = replace(grid(SUITE)[0], telemetry=facts)
+
+    assert measures.joules(attempt) == Missing("not recorded")
+    assert measures.samples_per_joule(attempt) == Missing("not recorded")
+    assert measures.joules_to_best(attempt) == Missing("not recorded")
+
+
+def test_the_table_shows_efficiency_and_energy_to_the_best():
+    attempts = with_energy(grid(SUITE))
+
+    table = energy.table(block_of(attempts), lookup(attempts), DEFAULT)
+
+    assert table.headers[1] == "FP32 (samples/J)"
+    assert table.rows[0][1] == "3,962 (3,962 to 3,962), n=3"
+    assert table.rows[1][1] == "1,981 (1,981 to 1,981), n=3"
+    assert table.rows[0][3].startswith("800 (700 to 800), n=3")
+    assert energy.table(block_of(attempts), lookup(attempts), Notation("best")).rows[0][3] == (
+        "700 (worst 800), n=3"
+    )
+
+
+def test_cells_without_energy_say_so():
+    attempts = grid(SUITE)
+    some = [*with_energy(attempts[:3]), *attempts[3:]]
+
+    table = energy.table(block_of(some), lookup(some), DEFAULT)
+
+    assert table.rows[0][1].endswith("n=3")
+    assert table.rows[1][1] == "n/a (not recorded)"
+    assert table.rows[1][1].number.value is None
+
+
+def test_energy_is_in_the_report_only_where_it_was_recorded(tmp_path):
+    for folder, attempts in (("a", grid(SUITE)), ("b", with_energy(grid(SUITE)))):
+        for attempt in attempts:
+            Store(tmp_path / folder / SUITE.name).write(attempt)
+    without = tables(SUITE, tmp_path / "a", CSV, DEFAULT)
+    recorded = tables(SUITE, tmp_path / "b", CSV, DEFAULT)
+
+    assert "energy" not in [table.name for table in without]
+    assert "energy" in [table.name for table in recorded]
+
+
+def test_the_picture_is_drawn_only_where_energy_was_recorded():
+    attempts = with_energy(grid(SUITE))
+    block = block_of(attempts)
+
+    figures = []
+
+    def draw():
+        from bench.plots.energy_plots import samples_per_joule
+
+        figures.append(samples_per_joule(block, "Sample", WHERE, lookup(attempts)))
+        return figures[0]
+
+    render(draw)
+    assert len(figures[0].axes[0].patches) == 4
+    assert "n = 3" in " ".join(texts(figures[0]))
+    assert not energy.known(block, {})
+    assert "energy" not in plots.draw(block, "Sample", WHERE)
+
+
+def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
+    attempts = grid(SUITE)
+    attempts[3] = replace(attempts[3], flags=("busy_host",))
+    slow = make_attempt(attempts[5].cell, 3, attempts[5].run, status="invalid", number=2)
+    slow = replace(
+        Attempt.from_dict(json.loads(json.dumps(slow.to_dict()))), flags=("slowed_down",)
+    )
+    block = block_of([*attempts, slow])
+    figures = []
+
+    def draw():
+        figures.append(run_order.run_order(block, "Sample", WHERE, lookup(attempts)))
+        return figures[0]
+
+    render(draw)
+    everything = " ".join(" ".join(texts(figures[0])).split())
+    assert "flagged: busy_host" in everything
+    assert "slowed down by the card itself: invalid" in everything
+    marks = {line.get_marker(): list(line.get_xdata()) for line in figures[0].axes[0].lines[-2:]}
+    assert len(marks["o"]) == len(marks["x"]) == 1
+    assert "n = 13 runs" in everything

@@ -1,0 +1,114 @@
+"""The hash of the code that made a record covers what its command reaches, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ncf.runtime.code_hash import ENTRIES, INFER, TRAIN, code_hash, reachable
+from ncf.runtime.environment import installed
+
+
+def package(folder: Path, **files: str) -> Path:
+    made = folder / "pkg"
+    made.mkdir(exist_ok=True)
+    for name, text in {"__init__": "", **files}.items():
+        path = made / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    code_hash.cache_clear()
+    return made
+
+
+FILES = {
+    "train": "from pkg.step import go\n",
+    "config": "x = 1\n",
+    "step": "from typing import TYPE_CHECKING\ndef go():\n    from pkg import late, absent\n",
+    "late": "import pkg.deep as d\n",
+    "deep": "import json, sys\n",
+    "infer": "from pkg import (\n    step,\n    folded,\n)\n",
+    "infer_config": "",
+    "folded": "",
+    "exporter": "from pkg import train\n",
+}
+
+
+def test_what_is_reached_is_found_through_every_form_of_import(tmp_path) -> None:
+    made = package(tmp_path, **FILES)
+    assert reachable(("train",), made) == ["__init__", "deep", "late", "step", "train"]
+    assert reachable(("infer",), made) == [
+        "__init__", "deep", "folded", "infer", "late", "step"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changed", "train_differs", "infer_differs"),
+    [
+        ("deep", True, True),
+        ("config", True, False),
+        ("folded", False, True),
+        ("exporter", False, False),
+        ("__init__", True, True),
+    ],
+)
+def test_a_change_shows_in_the_commands_that_reach_it(
+    changed, train_differs, infer_differs, tmp_path
+) -> None:
+    made = package(tmp_path, **FILES)
+    before = {name: code_hash(name, made) for name in (TRAIN, INFER)}
+    package(tmp_path, **{**FILES, changed: "# other\n" + {"__init__": "", **FILES}[changed]})
+    assert (code_hash(TRAIN, made) != before[TRAIN]) == train_differs
+    assert (code_hash(INFER, made) != before[INFER]) == infer_differs
+
+
+ROOMS = {
+    "train": "from pkg.room import inner\n",
+    "config": "from pkg.other.deep import value\nfrom pkg import third\n",
+    "room/__init__": "",
+    "room/inner": "import pkg.other.plain\n",
+    "other/__init__": "",
+    "other/deep": "value = 1\n",
+    "other/plain": "",
+    "other/unused": "",
+    "third/__init__": "from pkg.third.part import x\n",
+    "third/part": "x = 1\n",
+}
+
+
+def test_modules_in_packages_are_reached_with_the_packages_around_them(tmp_path) -> None:
+    made = package(tmp_path, **ROOMS)
+    assert reachable(("train", "config"), made) == [
+        *("__init__", "config", "other.__init__", "other.deep", "other.plain"),
+        *("room.__init__", "room.inner", "third.__init__", "third.part", "train"),
+    ]
+
+
+@pytest.mark.parametrize("changed", ["room/inner", "other/deep", "other/plain", "third/__init__"])
+def test_a_change_inside_a_package_changes_the_hash(changed, tmp_path) -> None:
+    made = package(tmp_path, **ROOMS)
+    before = code_hash(TRAIN, made)
+    package(tmp_path, **{**ROOMS, changed: "# other\n" + ROOMS[changed]})
+    assert code_hash(TRAIN, made) != before
+
+
+def test_an_entry_that_does_not_exist_is_an_error(tmp_path) -> None:
+    with pytest.raises(ValueError, match="gone is not a module of pkg"):
+        reachable(("gone",), package(tmp_path, **FILES))
+
+
+def test_training_reaches_its_defaults_and_its_step_but_no_exporter_or_reader_of_ratings() -> None:
+    found = set(reachable(ENTRIES[TRAIN]))
+    assert {"config", "session", "sampling", "step", "optimizer", "metrics"} <= found
+    assert not found & {"export", "recommend", "infer", "prepare", "ratings"}
+
+
+def test_inference_reaches_its_formulations_and_not_the_optimizer() -> None:
+    found = set(reachable(ENTRIES[INFER]))
+    assert {"folded", "ranking", "scorer", "step", "infer_config"} <= found
+    assert not found & {"export", "optimizer", "train", "session"}
+
+
+def test_the_two_commands_tell_their_own_code() -> None:
+    assert installed(TRAIN)["code"] != installed(INFER)["code"]
+    assert installed()["code"] == installed(TRAIN)["code"]
