@@ -24,6 +24,7 @@ import faulty_trainer
 import numpy as np
 import pytest
 from fault_sweeps import Sweeps, check, running
+from paths import ROOT
 from stub_world import wait_until
 from toy import toy_folder
 
