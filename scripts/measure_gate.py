@@ -1,8 +1,9 @@
 """Try the gate on this machine: on unchanged runs, and on runs that are slowed down by a fifth.
 
 Makes a baseline of the suite `short`, then gates against it: unchanged ones, which must never say
-REGRESSED, and ones whose trainer is stopped for a fifth of the time (tests/slow_launcher.py), which
-must say it in nine of ten. Needs a quiet machine; with --sequential about 30 minutes on 2 cores.
+REGRESSED, and ones whose trainer is stopped for a fifth of the time (see
+tests/support/slow_launcher.py), which must say it in nine of ten. Needs a quiet machine; with
+--sequential about 30 minutes on 2 cores.
 
     python scripts/measure_gate.py --sequential
 
@@ -47,7 +48,12 @@ def main() -> int:
     where = ["--results", str(given.results)]
     if not given.keep:
         make_baseline(given, trainer, where, name)
-    slow = (sys.executable, str(ROOT / "tests" / "slow_launcher.py"), str(SLOWER), *trainer)
+    slow = (
+        sys.executable,
+        str(ROOT / "tests" / "support" / "slow_launcher.py"),
+        str(SLOWER),
+        *trainer,
+    )
     good = True
     for kind, with_ in (("unchanged", trainer), ("slowed", slow)):
         if given.only in (None, kind):

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from statistics import NormalDist, median, variance
 from typing import TYPE_CHECKING
 
-from scipy.special import stdtrit
-
 from bench.stats.summary import summarize
 
 if TYPE_CHECKING:
@@ -144,6 +142,8 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 def critical_value(freedom: float, level: float = LEVEL) -> float:
     """What Student's t exceeds with this chance."""
+    from scipy.special import stdtrit
+
     return float(stdtrit(freedom, 1 - level))
 
 

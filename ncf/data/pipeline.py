@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from ncf.data.progress import Stages, Told
 from ncf.data.progress import cost as cost_of
 from ncf.errors import UserError
-from ncf.readers import inputs
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +38,7 @@ def from_ratings(
     Raises:
         UserError: one line with file, place and what is wrong.
     """
-    from ncf.readers import sources
+    from ncf.readers import inputs, sources
     from ncf.readers.rows import Parts
 
     path = Path(args.input)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from ncf.errors import UserError
 from ncf.readers import rows
 from ncf.readers import table as ratings
-from ncf.readers.ids import merged, numbered
+from ncf.readers.numbering import merged, numbered
 from ncf.readers.rows import Codes, Parts
 from ncf.readers.sniff import Layout, SniffError, sniff
 from ncf.readers.sources import Source, sources

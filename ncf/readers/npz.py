@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncf.errors import UserError
-from ncf.readers.ids import merged, whole_numbers
+from ncf.readers.numbering import merged, whole_numbers
 from ncf.readers.rows import Parts, Ratings
 from ncf.readers.sniff import FIRST_SECONDS
 from ncf.readers.sources import failures

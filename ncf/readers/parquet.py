@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ncf.errors import UserError
-from ncf.readers.ids import encoded
+from ncf.readers.numbering import encoded
 from ncf.readers.rows import Ratings
 from ncf.readers.sniff import ITEM_NAMES, TIME_NAMES, USER_NAMES, SniffError, find_column
 from ncf.readers.sources import failures

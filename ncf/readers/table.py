@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pyarrow import csv as pa_csv
 
 from ncf.errors import UserError
-from ncf.readers.ids import encoded
+from ncf.readers.numbering import encoded
 from ncf.readers.rows import Ratings
 from ncf.readers.sniff import Layout, SniffError, sniff
 from ncf.readers.sources import Source, sources

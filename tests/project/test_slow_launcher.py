@@ -11,7 +11,7 @@ import sys
 import pytest
 from paths import ROOT
 
-SLOW = (sys.executable, str(ROOT / "tests" / "slow_launcher.py"))
+SLOW = (sys.executable, str(ROOT / "tests" / "support" / "slow_launcher.py"))
 BUSY = "import sys, time\nwhile time.process_time() < 0.4: pass\nprint(time.process_time())"
 
 

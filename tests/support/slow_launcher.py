@@ -1,6 +1,6 @@
 """Starts a trainer and slows it down by stopping its process group for a share of the time.
 
-    python tests/slow_launcher.py 0.2 python -m ncf train ...
+    python tests/support/slow_launcher.py 0.2 python -m ncf train ...
 
 stands where `python -m ncf` would, so that a gate can be tried on runs that are really slower
 without a switch in the product. Only `train` is slowed; its exit code or signal is passed on.

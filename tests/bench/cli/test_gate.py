@@ -290,7 +290,7 @@ def test_a_part_of_the_grid_is_gated_without_missing_the_rest(bench, tmp_path):
 
 
 def test_an_interrupted_gate_has_no_verdict(bench, promoted, monkeypatch):
-    monkeypatch.setattr(sweep, "run_sweep", lambda *_: sweep.Result(interrupted=True))
+    monkeypatch.setattr("bench.cli.run.run_sweep", lambda *_: sweep.Result(interrupted=True))
 
     code, out, err = bench("gate", "mine.toml")
 

@@ -10,9 +10,9 @@ from paths import CSV
 from pictures import WHERE, assert_readable, figure_of, texts
 from PIL import Image
 from sample_blocks import (
+    block_of,
     dgx,
     never_evaluated,
-    one_rank_block,
     out_of_reach,
     single_run,
     smoke,
@@ -172,7 +172,7 @@ def test_more_ranks_that_are_slower_stay_inside_the_picture():
         slow = 5 if attempt.cell.ranks == 2 else 1
         epochs = [replace(e, timed_seconds=e.timed_seconds * slow) for e in attempt.run.epochs]
         attempts.append(replace(attempt, run=replace(attempt.run, epochs=tuple(epochs))))
-    figure = scaling_plots.strong_scaling(one_rank_block(suite, attempts), "Sample", WHERE, ())
+    figure = scaling_plots.strong_scaling(block_of(suite, attempts), "Sample", WHERE, ())
 
     for ax in figure.axes:
         lowest = min(

@@ -160,7 +160,7 @@ def test_everything_dies_with_the_sweep_and_with_the_guard(victim, tmp_path):
         guards = [
             pid
             for pid in guard.marked(token)
-            if b"guard.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         os.kill(guards[0], signal.SIGKILL)
     assert wait_until(lambda: guard.marked(token) == [])

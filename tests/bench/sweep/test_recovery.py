@@ -145,6 +145,6 @@ def test_processes_are_not_looked_for_when_another_machine_was_killed(world, mon
     running.begin(world.store, attempt, "token")
     content = json.loads(running.marker(world.store).read_text())
     running.marker(world.store).write_text(json.dumps({**content, "host": "dgx-7"}))
-    monkeypatch.setattr(running.guard, "kill_marked", lambda _: pytest.fail("looked for"))
+    monkeypatch.setattr(running.reaper, "kill_marked", lambda _: pytest.fail("looked for"))
     running.recover(world.store, lambda _: None)
     assert len(world.store.load().attempts) == 1

@@ -43,7 +43,7 @@ def test_it_is_found_about_nine_times_in_ten():
 def test_one_run_shows_nothing():
     assert smallest_effect(1, 1.0) is None
     (line,) = smallest_effects([(1, [])], "ml-20m", None, None)
-    assert "none, one run has no pooled_spread" in line
+    assert "none, one run has no spread" in line
 
 
 def test_the_spread_is_pooled_within_cells():

@@ -74,8 +74,8 @@ def test_every_option_is_read_somewhere_so_that_no_flag_does_nothing() -> None:
     package = ROOT / "ncf"
     read = {
         node.attr
-        for file in package.glob("*.py")
-        if file.name != "config.py"
+        for file in package.glob("**/*.py")
+        if file != package / "config" / "train.py"
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         if isinstance(node, ast.Attribute)
     }

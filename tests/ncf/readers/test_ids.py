@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ncf.readers import ids as numbering
+from ncf.readers import numbering
 from ncf.readers.ids import Ids
 
 texts = st.lists(st.text("ab01é", min_size=1, max_size=4), min_size=1, max_size=30)
