@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from bench.files import write_new
 from bench.host.gpus import Answer, Gpu, read_gpus, visible
 from bench.host.samples import EVENT_REASONS
@@ -187,7 +189,7 @@ def snapshot(monitor: Monitor, gpus: Sequence[Gpu], ranks: int) -> dict[str, Any
     """What can be seen now of the machine and of the cards that a run uses."""
     return {
         "load_1min": proc.load(),
-        "memory_available_bytes": proc.memory_available_bytes(),
+        "memory_available_bytes": psutil.virtual_memory().available,
         "governor": proc.governor(),
         "gpus": [_card(monitor, card) for card in monitor.cards(gpus, ranks)],
     }

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from bench.host.gpus import Answer, Driver, connect
 from bench.host.samples import GpuReadings, Sample, Series
 from bench.process import proc
@@ -127,7 +129,7 @@ class Monitor:
             return None
         own = set() if own is None else own
         pids = {int(process.pid) for process in found}
-        seen = {pid for pid in pids if proc.exists(pid)}
+        seen = {pid for pid in pids if psutil.pid_exists(pid)}
         own |= {pid for pid in seen - own if token and proc.carries(pid, token)}
         unseen = sorted(pids - seen)
         ours_unseen = 1 if own and not pids & own else 0

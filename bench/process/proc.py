@@ -1,18 +1,22 @@
-"""What Linux tells of the machine's load, from /proc and /sys; None where it does not."""
+"""Facts about the machine's load and about processes, from psutil, /proc and /sys.
+
+A value that the system does not provide is None.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import resource
 from dataclasses import dataclass
 from pathlib import Path
+
+import psutil
 
 from bench.process import reaper
 
 _RANK_NAMES = (b"HOROVOD_RANK=", b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=")
-_MOST_CORES = 16
-"""Clocks are read of so many cores at most: each reading disturbs the core it asks."""
+_MAX_CORES = 16
+"""Number of cores whose clock is read: each reading disturbs the core."""
 
 
 @dataclass(frozen=True)
@@ -26,24 +30,18 @@ class CpuTimes:
 
 
 def cpu_times() -> CpuTimes | None:
-    """From /proc/stat (proc(5)): user nice system idle iowait irq softirq steal."""
-    lines = _read("/proc/stat").splitlines()
-    if not lines or not lines[0].startswith("cpu "):
+    """Processor time since boot. Guests' time is part of user time and not counted again."""
+    times = psutil.cpu_times()
+    if not hasattr(times, "steal"):  # not Linux
         return None
-    ticks = os.sysconf("SC_CLK_TCK")
-    times = [int(word) / ticks for word in lines[0].split()[1:9]]
-    if len(times) < 8:
-        return None
-    cores = sum(line.startswith("cpu") and line[3].isdecimal() for line in lines)
-    return CpuTimes(sum(times), times[3] + times[4], times[7], cores)
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    total = sum(getattr(times, name) for name in names)
+    return CpuTimes(total, times.idle + times.iowait, times.steal, psutil.cpu_count() or 1)
 
 
 def own_cpu_seconds() -> float:
     """Processor seconds of this process and of its children that have ended."""
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
+    return sum(os.times()[:4])
 
 
 def load() -> float | None:
@@ -53,66 +51,45 @@ def load() -> float | None:
     return None
 
 
-def memory_available_bytes() -> int | None:
-    """Memory that could be had without swapping."""
-    for line in _read("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
 def governor() -> str | None:
-    """How the first core chooses its clock: performance, powersave, ..."""
+    """Clock governor of the first core: performance, powersave, ..."""
     return _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").strip() or None
 
 
 def frequency_mhz() -> float | None:
     """Mean clock of the first cores."""
-    found = []
-    for core in range(_MOST_CORES):
+    clocks = []
+    for core in range(_MAX_CORES):
         text = _read(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq").strip()
         if not text.isdecimal():
             break
-        found.append(int(text) / 1000)
-    if not found:
-        lines = _read("/proc/cpuinfo").splitlines()
-        words = [line.partition(":")[2] for line in lines if line.startswith("cpu MHz")]
-        with contextlib.suppress(ValueError):
-            found = [float(word) for word in words[:_MOST_CORES]]
-    return sum(found) / len(found) if found else None
+        clocks.append(int(text) / 1000)
+    if clocks:
+        return sum(clocks) / len(clocks)
+    from_cpuinfo = psutil.cpu_freq()
+    return from_cpuinfo.current if from_cpuinfo else None
 
 
 def processes_of(token: str) -> dict[int, int]:
-    """Rank by process number, of all processes that carry a job's mark; one rank is rank 0."""
-    found = {}
+    """Rank by process number, of all processes of a job; a process without a rank is rank 0."""
+    ranks = {}
     for pid in reaper.marked(token):
-        with contextlib.suppress(OSError, ValueError):
-            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            ranks = (
-                word.partition(b"=")[2] for word in environment if word.startswith(_RANK_NAMES)
-            )
-            found[pid] = int(next(ranks, b"0"))
-    return found
+        words = (word for word in reaper.environment(pid) if word.startswith(_RANK_NAMES))
+        with contextlib.suppress(ValueError):
+            ranks[pid] = int(next(words, b"=0").partition(b"=")[2])
+    return ranks
 
 
 def carries(pid: int, token: str) -> bool:
-    """Whether a process belongs to the job with this mark."""
-    try:
-        environment = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return False
-    return f"{reaper.MARK}={token}".encode() in environment.split(b"\0")
+    """Whether a process belongs to the job with this token."""
+    return f"{reaper.MARK}={token}".encode() in reaper.environment(pid)
 
 
 def resident_bytes(pid: int) -> int | None:
-    """Resident memory of a process; None once it is gone."""
-    words = _read(f"/proc/{pid}/statm").split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE") if len(words) > 1 else None
-
-
-def exists(pid: int) -> bool:
-    """Whether a process of this number is seen from here; a container sees only its own."""
-    return Path(f"/proc/{pid}").exists()
+    """Resident memory of a process; None if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
 
 
 def _read(path: str) -> str:

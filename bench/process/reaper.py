@@ -22,7 +22,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
 MARK = "NCF_BENCH_ATTEMPT"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -35,29 +35,46 @@ def marked(token: str) -> list[int]:
         names = os.listdir("/proc")  # noqa: PTH208 - pathlib would double the start-up time
     except FileNotFoundError:
         return []
-    others = (name for name in names if name.isdecimal() and int(name) != os.getpid())
-    return [int(name) for name in others if needle in _environment(name)]
+    others = (int(name) for name in names if name.isdecimal() and int(name) != os.getpid())
+    return [pid for pid in others if needle in environment(pid)]
 
 
-def _environment(pid: str) -> list[bytes]:
-    """Of another user's or a dead process: nothing."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see above
-            return file.read().split(b"\0")
-    except OSError:
-        return []
+def environment(pid: int) -> list[bytes]:
+    """The variables of a process; empty for a dead process and for another user's.
+
+    During exec the kernel shows no variables for a moment: `env_end` (field 51 of
+    /proc/PID/stat, proc(5)) is set last. A process in that moment is read again, for at most a
+    second, or a process that has just been started would be missed.
+    """
+    for _ in range(1000):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123 - see above
+                variables = file.read()
+            if variables:
+                return variables.split(b"\0")
+            with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+                fields = file.read().rpartition(b")")[2].split()  # field 3 comes first
+        except OSError:
+            break
+        memory_size, env_start, env_end = fields[20], fields[47], fields[48]
+        if memory_size == b"0" or env_start == env_end != b"0":  # dead, or without variables
+            break
+        time.sleep(0.001)
+    return []
 
 
-def kill_marked(token: str, spare: Collection[int] = (), patience_s: float = 10.0) -> list[int]:
+def kill_marked(token: str, patience_s: float = 10.0) -> list[int]:
     """Kill every process that carries the token; those that do not die in time are returned.
 
-    Looks again until none is left, since a process may fork while it is being killed. What
-    survives SIGKILL waits inside the kernel, for a disk or a GPU that does not answer.
+    Looks again until two looks in a row see none, since a process may fork while it is being
+    killed, or end just after its child has been started. What survives SIGKILL waits inside the
+    kernel, for a disk or a GPU that does not answer.
     """
-    until = time.monotonic() + patience_s
+    until, empty_looks = time.monotonic() + patience_s, 0
     while True:
-        alive = [pid for pid in marked(token) if pid not in spare]
-        if not alive or time.monotonic() > until:
+        alive = marked(token)
+        empty_looks = 0 if alive else empty_looks + 1
+        if empty_looks == 2 or (alive and time.monotonic() > until):
             return alive
         for pid in alive:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -93,7 +110,7 @@ def _watch(lifeline: int, token: str) -> None:
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """For the child to call: be killed if this guard is killed (Linux)."""
+    """For the child to call: be killed if the reaper is killed (Linux)."""
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

@@ -85,7 +85,7 @@ def supervise(
     on_line: Callable[[str], None],
     token: str,
 ) -> Ended:
-    """Run a command under the guard until it ends, times out or is stopped.
+    """Run a command under the reaper until it ends, times out or is stopped.
 
     Args:
         command: program and arguments.
@@ -141,7 +141,7 @@ def supervise(
 def _start(
     command: tuple[str, ...], env: Mapping[str, str], output: int
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """The guard's process, and our end of the pipe whose closing tells it that we are gone."""
+    """The reaper's process, and our end of the pipe; closing it makes the reaper kill the job."""
     theirs, ours = os.pipe()
     try:
         process = subprocess.Popen(
@@ -179,14 +179,16 @@ def _end(process: subprocess.Popen[bytes], stop: Stop) -> None:
 
 
 def kill(process: subprocess.Popen[bytes], token: str) -> list[int]:
-    """Kill whatever is left of a job; what cannot be killed is returned."""
+    """Kill whatever is left of a job; processes that cannot be killed are returned.
+
+    The reaper and its group die first, so that nothing new is started during the search.
+    """
     if process.poll() is None:
-        survivors = reaper.kill_marked(token)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        _wait(process, GRACE_SECONDS)
-        return survivors
-    return reaper.kill_marked(token)
+    survivors = reaper.kill_marked(token)
+    _wait(process, GRACE_SECONDS)
+    return survivors
 
 
 class _Lines:

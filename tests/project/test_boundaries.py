@@ -153,8 +153,9 @@ def test_the_orchestrator_imports_neither_tensorflow_nor_horovod(path: Path) -> 
     assert not top(imported(path)) & {"tensorflow", "keras", "horovod"}
 
 
-def test_the_record_needs_the_standard_library_only() -> None:
-    assert top(imported(ROOT / "ncf" / "record.py")) <= sys.stdlib_module_names
+@pytest.mark.parametrize("name", ["ncf/record.py", "bench/process/reaper.py"])
+def test_record_and_reaper_need_the_standard_library_only(name: str) -> None:
+    assert top(imported(ROOT / name)) <= sys.stdlib_module_names
 
 
 @pytest.mark.parametrize("path", MODULES, ids=name_of)

@@ -23,9 +23,9 @@ from pathlib import Path
 import faulty_trainer
 import numpy as np
 import pytest
-from fault_sweeps import Sweeps, check, running
+from fault_sweeps import Sweeps, check
 from paths import ROOT
-from stub_world import wait_until
+from stub_world import processes_with, wait_until
 from toy import toy_folder
 
 from ncf import record
@@ -113,7 +113,7 @@ def test_a_stopped_job_leaves_its_last_checkpoint_and_an_interrupted_record(
     assert job.returncode != 0, said
     # Python's tracker of shared resources, a child of Horovod's launcher, ends when it sees that
     # the launcher has: a moment later, more on a busy machine.
-    assert wait_until(lambda: running(f"FAULT_TEST={tmp_path}") == [], 5), said
+    assert wait_until(lambda: processes_with(f"FAULT_TEST={tmp_path}") == [], 5), said
     run = record.read_run(tmp_path / "run.json")
     assert run.status == "interrupted", said
     assert len(run.epochs) >= 3

@@ -12,8 +12,7 @@ from typing import Any
 
 import faulty_trainer
 from paths import ROOT, SUPPORT
-
-from bench.process import reaper as guard
+from stub_world import processes_with
 
 SUITE = """
 [data]
@@ -84,15 +83,8 @@ class Sweeps:
         assert {path: after[path] for path in before} == before, "what is stored stays as it is"
         (new,) = set(after) - set(before)
         took = ended - float(struck.read_text()) if struck.exists() else 0.0
-        assert running(f"FAULT_TEST={self.folder}") == [], done.stdout
+        assert processes_with(f"FAULT_TEST={self.folder}") == [], done.stdout
         return json.loads(after[new]), took
-
-
-def running(variable: str) -> list[int]:
-    """Processes with this environment variable, whatever they are."""
-    needle = variable.encode()
-    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
-    return [pid for pid in pids if needle in guard._environment(str(pid))]
 
 
 def check(fault: str, attempt: dict[str, Any], took: float) -> list[str]:

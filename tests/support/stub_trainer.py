@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from bench.process import reaper
 from ncf.record import Dataset, Epoch, Precision, RunRecord, write_json
 
 OPTIONS = [
@@ -143,7 +144,7 @@ def train(words: list[str]) -> int:
         with Path(os.environ["STUB_TRACE"]).open("a", encoding="utf-8") as trace:
             trace.write(f"{size} {given.precision} {given.seed}\n")
     print(f"rank {rank} of {size}: learning", flush=True)
-    what = behaviour(given, rank, size)
+    what = behaviour(given, size)
     if rank != size - 1 and what in ("crash", "abort", "oom", "killed"):
         time.sleep(600)  # the last rank fails, the others wait for it
     code = misbehave(what, given, rank)
@@ -164,15 +165,17 @@ def train(words: list[str]) -> int:
     return {"nan": 3, "invalid": 4}.get(what, 0)
 
 
-def behaviour(given: argparse.Namespace, rank: int, size: int) -> str:
+def behaviour(given: argparse.Namespace, size: int) -> str:
     words = os.environ.get(f"STUB_DO_SEED{given.seed}", os.environ.get("STUB_DO", "ok")).split(",")
-    tried = 0
+    earlier = 0
     if "STUB_COUNTS" in os.environ:
-        name = f"{size}-{given.precision}-{given.seed}-{rank}"
-        file = Path(os.environ["STUB_COUNTS"]) / name
-        tried = int(file.read_text()) if file.exists() else 0
-        file.write_text(str(tried + 1))
-    word = words[min(tried, len(words) - 1)]
+        # by the attempt's token: a rank that was ended early has the same count as the others
+        name = f"{size}-{given.precision}-{given.seed}"
+        attempts = Path(os.environ["STUB_COUNTS"]) / name
+        attempts.mkdir(exist_ok=True)
+        (attempts / os.environ[reaper.MARK]).touch()
+        earlier = len(list(attempts.iterdir())) - 1
+    word = words[min(earlier, len(words) - 1)]
     assert word in BEHAVIOURS, word
     return word
 

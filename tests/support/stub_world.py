@@ -12,6 +12,7 @@ from pathlib import Path
 
 from sample_suite import parse_suite as parse
 
+from bench.process import reaper
 from bench.records.store import load
 from bench.suite.model import cells
 
@@ -71,16 +72,7 @@ class World:
         return self.folder / "results" / "stub"
 
     def orphans(self):
-        needle = f"{MARK}={self.folder}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            try:
-                environ = (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if entry.name.isdecimal() and needle in environ.split(b"\0"):
-                found.append(int(entry.name))
-        return found
+        return processes_with(f"{MARK}={self.folder}")
 
     def check_complete(self, seeds, statuses=("ok", "interrupted")):
         """Exactly one good run per cell and seed, nothing half-written, no process left."""
@@ -104,6 +96,12 @@ class World:
         assert sorted(left) == ["logs", "plan.json", "records"]
         assert not list(self.results.rglob("*.tmp"))
         assert self.orphans() == []
+
+
+def processes_with(variable):
+    """Processes with this environment variable, whatever they are."""
+    pids = (int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal())
+    return [pid for pid in pids if variable.encode() in reaper.environment(pid)]
 
 
 def wait_until(true, seconds=30.0):

@@ -16,8 +16,7 @@ from fake_nvml import FakeNvml, NVMLError, card, process
 from bench.host.gpus import Answer, Driver, Gpu, connect
 from bench.host.samples import FIELDS, GpuReadings, Sample, Series
 from bench.host.telemetry import Monitor
-from bench.process import proc
-from bench.process import reaper as guard
+from bench.process import proc, reaper
 
 A100 = Gpu("NVIDIA A100", "GPU-aaaa")
 TWO = (A100, Gpu("NVIDIA A100", "GPU-bbbb"))
@@ -220,7 +219,7 @@ def test_our_process_is_known_by_its_mark_before_it_was_looked_for():
     child = subprocess.Popen(
         [sys.executable, "-c", "import sys; sys.stdin.read()"],
         stdin=subprocess.PIPE,
-        env={**os.environ, guard.MARK: "token-of-this-test"},
+        env={**os.environ, reaper.MARK: "token-of-this-test"},
     )
     try:
         own: set[int] = set()
@@ -282,7 +281,6 @@ def test_the_processors_part_is_read_from_proc():
     assert times.cores >= 1
     assert times.total > times.idle > 0
     assert proc.load() >= 0
-    assert proc.memory_available_bytes() > 0
     assert proc.resident_bytes(os.getpid()) > 1 << 20
     assert proc.resident_bytes(4_194_305) is None
     assert proc.own_cpu_seconds() > 0
@@ -294,7 +292,7 @@ def test_ranks_and_their_memory_are_found_by_the_mark_in_their_environment():
         subprocess.Popen(
             [sys.executable, "-c", code],
             stdin=subprocess.PIPE,
-            env={**os.environ, guard.MARK: "token-of-two", "HOROVOD_RANK": str(rank)},
+            env={**os.environ, reaper.MARK: "token-of-two", "HOROVOD_RANK": str(rank)},
         )
         for rank in (0, 1)
     ]

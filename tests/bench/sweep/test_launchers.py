@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from paths import SUPPORT
 
-from bench.process import reaper as guard
+from bench.process import reaper
 from bench.process.supervise import Stop, new_token, supervise
 from bench.suite.hosts import parse as parse_hosts
 from bench.sweep.launchers import Job, LocalLauncher, environment
@@ -126,7 +126,7 @@ def test_nothing_of_a_run_is_left_even_in_sessions_of_its_own(rest, tmp_path):
     ended, lines = run(FAMILY + rest, tmp_path, timeout_s=1.5, token=token)
     assert lines == ["ready"]
     assert ended.survivors == ()
-    assert wait_until(lambda: guard.marked(token) == [], 1)
+    assert wait_until(lambda: reaper.marked(token) == [], 1)
 
 
 @linux
@@ -138,12 +138,12 @@ def test_an_error_in_the_reader_ends_the_run_too(tmp_path):
 
     with pytest.raises(BrokenPipeError):
         run(FAMILY + "time.sleep(600)", tmp_path, on_line=broken, token=token)
-    assert guard.marked(token) == []
+    assert reaper.marked(token) == []
 
 
 @linux
-@pytest.mark.parametrize("victim", ["sweep", "guard"])
-def test_everything_dies_with_the_sweep_and_with_the_guard(victim, tmp_path):
+@pytest.mark.parametrize("victim", ["sweep", "reaper"])
+def test_everything_dies_with_the_sweep_and_with_the_reaper(victim, tmp_path):
     token = new_token()
     code = (
         "import os, sys; from pathlib import Path; from bench.sweep.launchers import *\n"
@@ -153,19 +153,42 @@ def test_everything_dies_with_the_sweep_and_with_the_guard(victim, tmp_path):
     )
     sweep = subprocess.Popen([PYTHON, "-c", code], cwd=SUPPORT.parent, stdout=subprocess.PIPE)
     assert sweep.stdout.readline() == b"ready\n"
-    assert len(guard.marked(token)) == 5  # guard, command, three children
+    assert len(reaper.marked(token)) == 5  # reaper, command, three children
     if victim == "sweep":
         sweep.kill()
     else:
-        guards = [
+        reapers = [
             pid
-            for pid in guard.marked(token)
+            for pid in reaper.marked(token)
             if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
-        os.kill(guards[0], signal.SIGKILL)
-    assert wait_until(lambda: guard.marked(token) == [])
+        os.kill(reapers[0], signal.SIGKILL)
+    assert wait_until(lambda: reaper.marked(token) == [])
     sweep.wait(20)
     sweep.stdout.close()
+
+
+@linux
+def test_a_process_carries_its_mark_from_its_first_moment():
+    for _ in range(50):  # the kernel hides the environment during exec, for microseconds
+        token = new_token()
+        child = subprocess.Popen(["sleep", "600"], env={**os.environ, reaper.MARK: token})
+        seen = reaper.marked(token)
+        killed = reaper.kill_marked(token)
+        assert (seen, killed, child.wait()) == ([child.pid], [], -signal.SIGKILL)
+
+
+@linux
+def test_a_process_without_variables_and_a_dead_one_have_no_environment():
+    child = subprocess.Popen(["sleep", "600"], env={})
+    started = time.monotonic()
+    assert reaper.environment(child.pid) == []
+    child.kill()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # a zombie
+    assert reaper.environment(child.pid) == []
+    child.wait()
+    assert reaper.environment(child.pid) == []
+    assert time.monotonic() - started < 0.9, "none of them was waited for"
 
 
 @linux
@@ -173,11 +196,11 @@ def test_processes_without_the_mark_are_never_touched():
     innocent = subprocess.Popen(
         [PYTHON, "-c", "input()"],
         stdin=subprocess.PIPE,
-        env={**os.environ, guard.MARK: new_token(), "OTHER": f"{guard.MARK}=decoy"},
+        env={**os.environ, reaper.MARK: new_token(), "OTHER": f"{reaper.MARK}=decoy"},
     )
     try:
-        assert guard.kill_marked("decoy") == []
-        assert guard.kill_marked(new_token()) == []
+        assert reaper.kill_marked("decoy") == []
+        assert reaper.kill_marked(new_token()) == []
         assert innocent.poll() is None
     finally:
         innocent.communicate(b"\n")

@@ -126,12 +126,12 @@ def test_processes_of_a_killed_sweep_are_ended_by_the_next(world):
     import subprocess
     import sys
 
-    from bench.process import reaper as guard
+    from bench.process import reaper
 
     token = new_token()
     left = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(600)"],
-        env={**os.environ, guard.MARK: token},
+        env={**os.environ, reaper.MARK: token},
         start_new_session=True,
     )
     attempt, _ = marked_attempt(world)
