@@ -3,9 +3,11 @@ VENV := $(or $(NCF_BENCH_VENV),.venv)
 PYTHON_IN := "$(VENV)/bin/python"
 SUITE ?= smoke
 ARGS ?=
+# Two workers; a file goes to one of them, and tests of several ranks run one by one.
+WORKERS ?= -n 2 --dist loadgroup
 
 .DEFAULT_GOAL := help
-.PHONY: help install lint type test test-all bench-smoke report clean
+.PHONY: help install lint type test test-fast test-all bench-smoke report clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | column -t -s '|' 2>/dev/null \
@@ -22,10 +24,13 @@ type: install ## check types
 	$(PYTHON_IN) -m mypy
 
 test: install ## run the tests; ARGS="-k store" passes options to pytest
-	$(PYTHON_IN) -m pytest $(ARGS)
+	$(PYTHON_IN) -m pytest $(WORKERS) $(ARGS)
+
+test-fast: install ## run the tests that need neither TensorFlow nor long processes: under a minute
+	$(PYTHON_IN) -m pytest $(WORKERS) -m "not slow and not tf and not long" $(ARGS)
 
 test-all: install ## run the tests, the slow ones too
-	$(PYTHON_IN) -m pytest -m "" $(ARGS)
+	$(PYTHON_IN) -m pytest $(WORKERS) -m "" $(ARGS)
 
 bench-smoke: ## run the smoke suite
 	./run_benchmarks.sh run smoke

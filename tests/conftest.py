@@ -28,8 +28,20 @@ for number in (signal.SIGINT, signal.SIGHUP):
 pytest.register_assert_rewrite("pictures", "set_up_clone", "stub_world")
 
 
+# Folders whose tests start processes that need the cores: one worker runs them one by one, first.
+ONE_BY_ONE = ("ranks", "sweep")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked `tf` only where TensorFlow is not installed; a broken one must fail."""
+    """Give each file to one worker, and skip TensorFlow's tests where it is not installed.
+
+    A file's fixtures are made once then. An installed but broken TensorFlow must fail.
+    """
+    for item in items:
+        folder = item.path.parent.name
+        group = folder if folder in ONE_BY_ONE else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: item.path.parent.name not in ONE_BY_ONE)
     if importlib.util.find_spec("tensorflow") is not None:
         return
     skip = pytest.mark.skip(reason="TensorFlow is not installed")
