@@ -44,7 +44,7 @@ def test_a_record_survives_the_trip_through_json(tmp_path: Path) -> None:
     assert record.read_run(tmp_path / "new" / "run.json") == run
 
 
-def test_what_inference_the_roofline_and_the_ranks_add_survives_the_trip_too(
+def test_inference_roofline_and_communication_survive_the_round_trip(
     tmp_path: Path,
 ) -> None:
     run = a_run(

@@ -259,6 +259,16 @@ def test_no_test_file_imports_another() -> None:
     } == set()
 
 
+def test_names_of_tests_are_short_sentences() -> None:
+    names = {
+        node.name
+        for path in TESTS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    }
+    assert {name for name in names if len(name) > 70} == set()
+
+
 def effects(path: Path) -> set[str]:
     """Names in a file that touch the world: files, clocks, processes, the terminal."""
     found = top(imported(path)) & EFFECT_MODULES

@@ -32,7 +32,7 @@ def test_the_tables_in_the_readme_are_those_of_the_records(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("name", COMMITTED)
-def test_every_line_of_a_committed_report_but_pictures_follows_from_its_records(name):
+def test_committed_report_follows_from_its_records(name):
     suite = report_commands.load_suite(name, TRAINER)
     material = gather(suite, ROOT / "results", ROOT / "results/published/ncf_published.csv")
 

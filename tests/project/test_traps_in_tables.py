@@ -97,7 +97,7 @@ def test_trap_49_samples_and_seconds_come_from_the_same_steps():
     assert throughput(replace(make_run(), epochs=(epoch, replace(epoch, epoch=2)))) == 100.0
 
 
-def test_trap_55_each_table_carries_its_protocol_and_two_are_never_compared():
+def test_trap_55_protocols_have_their_own_tables_and_no_comparison():
     protocols = make_suite(
         axes={"ranks": (1,), "precision": ("fp32",), "protocol": ("nvidia", "mlperf")}, seeds=(1,)
     )

@@ -92,7 +92,7 @@ HOROVODRUN = [str(Path(sys.executable).parent / "horovodrun"), *HORDE]
         pytest.param(HOROVODRUN, signal.SIGTERM, marks=pytest.mark.slow),
     ],
 )
-def test_a_stopped_job_leaves_its_last_checkpoint_and_an_interrupted_record(
+def test_stopped_job_leaves_checkpoint_and_interrupted_record(
     launcher: list[str], number: signal.Signals, tmp_path: Path
 ) -> None:
     toy_folder(tmp_path / "data", users=61)

@@ -146,7 +146,7 @@ def test_a_failing_build_step_is_one_line_with_its_log(
     assert "mpi_ops.cc:1: error: no" in capsys.readouterr().err
 
 
-def test_a_failed_build_shows_the_compilers_first_error_not_pythons_last_words() -> None:
+def test_failed_build_shows_the_first_compiler_error() -> None:
     lines = [f"[{n}%] Building" for n in range(50)]
     lines += ["mpi_ops.cc:64: fatal error: stream.h: No such file", "make: *** Error 1"]
     lines += [f"  File setup.py, line {n}" for n in range(40)]

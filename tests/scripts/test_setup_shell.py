@@ -58,7 +58,7 @@ def test_the_development_tools_are_added_once_and_stay(clone: Clone) -> None:
     assert any("-e .[cpu,dev]" in line for line in clone.steps())
 
 
-def test_no_compiler_ends_well_and_the_next_set_up_tries_only_horovod_again(clone: Clone) -> None:
+def test_set_up_without_compiler_ends_well_and_retries_horovod_only(clone: Clone) -> None:
     assert clone.set_up(FAKE_HOROVOD="3").returncode == 0
     assert "horovod=missing" in clone.stamp.read_text()
     clone.steps()

@@ -19,7 +19,7 @@ HOROVOD = importlib.util.find_spec("horovod") is not None
 @pytest.mark.tf
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(not HOROVOD, reason="Horovod is not built: run scripts/build_horovod.py")
-def test_a_job_over_two_hosts_trains_and_a_cut_link_ends_it_as_a_failure_of_the_far_rank() -> None:
+def test_two_hosts_train_and_a_cut_link_fails_the_far_rank() -> None:
     reason = two_hosts.cannot_run()
     if reason:
         pytest.skip(reason)

@@ -99,7 +99,7 @@ def test_ranks_and_parallel_mode_have_one_verdict():
     golden.check("verdict_parallel.md", verdict_part(SHARDED) + "\n")
 
 
-def test_the_margin_may_be_the_spread_of_the_reference_and_the_report_says_so():
+def test_margin_may_be_the_spread_of_the_reference_arms():
     text = verdict_part(batching(margin_hr="sd"))
 
     golden.check("verdict_sd.md", text + "\n")

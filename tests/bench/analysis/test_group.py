@@ -208,7 +208,7 @@ def test_a_cell_that_the_machine_cannot_run_says_why():
     assert [tally.unavailable for tally in block.tallies] == [None, "2 cores"]
 
 
-def test_a_protocol_axis_makes_tables_by_protocol_without_rows_of_the_others():
+def test_protocol_axis_makes_one_table_per_protocol():
     suite = make_suite(
         axes={"ranks": (1, 2), "precision": ("fp32",), "protocol": ("nvidia", "unique")}
     )
@@ -258,7 +258,7 @@ def test_a_row_is_scaled_against_one_rank_with_the_same_other_options():
     ]
 
 
-def test_rows_of_a_grid_with_holes_are_ordered_by_size_and_words_as_they_come():
+def test_rows_of_a_sparse_grid_are_ordered_by_size():
     suite = make_suite(
         axes={"ranks": (1, 2), "batch_size": (512, 1024, 2048), "parallel": ("user", "all")},
         excludes=(Rule({"ranks": (1,), "batch_size": (512, 1024)}),),

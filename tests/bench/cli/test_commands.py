@@ -114,7 +114,7 @@ def test_after_the_runs_the_report_is_drawn_and_named(bench, monkeypatch):
     assert bench("report", "--published")[1].startswith("# ")
 
 
-def test_published_figures_are_found_beside_the_results_or_in_the_repository(tmp_path):
+def test_published_figures_are_found_in_results_or_repository(tmp_path):
     assert commands.published_csv(tmp_path).is_file()
     mine = tmp_path / "published" / "ncf_published.csv"
     mine.parent.mkdir()

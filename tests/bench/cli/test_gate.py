@@ -121,7 +121,7 @@ def test_json_is_all_of_standard_output(bench, promoted):
     assert len(load(Path("results/mine")).attempts) == 7 + 6
 
 
-def test_stored_runs_are_judged_without_new_ones_but_never_the_baselines_own(bench, promoted):
+def test_gate_stored_judges_stored_runs_without_the_baselines_own(bench, promoted):
     code, _, err = bench("gate", "mine.toml", "--stored")
     assert code == 2
     assert "beside the baseline's own" in err

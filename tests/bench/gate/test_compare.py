@@ -161,7 +161,7 @@ def versions(changes):
     return replace(found, cells={key: replace(cell, facts=facts)})
 
 
-def test_other_code_is_what_a_gate_compares_and_other_software_only_when_asked():
+def test_gate_compares_other_code_and_other_software_on_request():
     assert only(of(), versions({"code": {"code": "abc", "ncf": "9"}})).verdict == EQUIVALENT
     newer = versions({"software": {"tensorflow": "2.22.0"}})
     assert differing(only(of(), newer)) == ("software.tensorflow",)

@@ -34,7 +34,7 @@ def test_cards_stand_in_pci_order_whatever_order_the_driver_lists():
     ]  # fmt: skip
 
 
-def test_the_trainer_is_told_to_count_as_the_driver_does_unless_the_user_chose():
+def test_trainer_counts_gpus_as_the_driver_unless_the_user_chose():
     assert environment({}, 1, "fp32", 1)["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     chosen = environment({"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, 1, "fp32", 1)
     assert chosen["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"

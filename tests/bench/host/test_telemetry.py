@@ -82,7 +82,7 @@ def test_a_whole_card_gives_every_field_with_its_unit():
         ("reasons", "event_reasons"),
     ],
 )
-def test_what_is_not_supported_is_null_with_its_reason_and_the_rest_is_kept(missing, field):
+def test_unsupported_field_is_null_with_reason_and_rest_is_kept(missing, field):
     (gpu,) = watched(FakeNvml(card(**{missing: None})))["gpus"]
     assert gpu[field] is None
     assert gpu["null_reasons"][field] == "Not Supported"

@@ -112,7 +112,7 @@ def test_a_target_far_above_the_curves_is_named_instead_of_flattening_them():
     assert figure.axes[0].get_ylim()[1] < 0.8
 
 
-def test_after_the_first_run_stops_the_median_is_marked_as_one_of_fewer_runs():
+def test_median_of_fewer_runs_is_marked_after_the_first_stop():
     figure = drawn("curves", stopped_early())
 
     lines = [line for line in figure.axes[0].lines if line.get_linestyle() == ":"]

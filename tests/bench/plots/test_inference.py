@@ -55,7 +55,7 @@ def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(name, situation, mo
     assert "n=6" in everything or "n=1" in everything
 
 
-def test_both_axes_are_logarithmic_and_published_lines_only_beside_the_same_device():
+def test_axes_are_logarithmic_and_published_lines_need_the_device():
     ours = figure_of(pictures_of(inference_blocks().blocks[0])["throughput"])
     beside = figure_of(pictures_of(inference_blocks(*on_a100()).blocks[0])["throughput"])
 

@@ -45,12 +45,12 @@ def test_on_movielens_20m_five_sixths_of_the_gradients_belong_to_users():
     assert reduced_bytes(ML_20M, "user-sharded") <= reduced_bytes(ML_20M, "replicated") / 5
 
 
-def test_adam_reads_and_writes_28_bytes_of_every_parameter_that_a_gpu_holds():
+def test_adam_moves_28_bytes_per_parameter():
     assert adam_seconds(TINY, PLAIN, 4, "replicated") == pytest.approx(593 * 28 / 1e6)
     assert adam_seconds(TINY, PLAIN, 4, "user-sharded") == pytest.approx((125 + 93) * 28 / 1e6)
 
 
-def test_a_ring_passes_twice_the_bytes_less_one_share_and_one_gpu_sends_nothing():
+def test_ring_all_reduce_bytes_by_number_of_gpus():
     assert reduce_seconds(1000, 1, PLAIN, 100.0) == 0.0
     assert reduce_seconds(1000, 2, PLAIN, 100.0) == pytest.approx(10.0)
     assert reduce_seconds(1000, 4, PLAIN, 100.0) == pytest.approx(15.0)
@@ -81,7 +81,7 @@ def test_a_scaling_better_than_ideal_cannot_be_fitted():
         fit({1: 100.0, 4: 500.0}, 4, 1000, TINY, PLAIN)
 
 
-def test_user_sharded_sends_less_updates_less_and_pays_for_the_uneven_users():
+def test_user_sharded_sends_less_and_pays_for_uneven_users():
     made = Fit(1e-3, 50_000.0)
     replicated = step(made, PLAIN, TINY, 8, 1000, "replicated")
     sharded = step(made, PLAIN, TINY, 8, 1000, "user-sharded")
@@ -91,7 +91,7 @@ def test_user_sharded_sends_less_updates_less_and_pays_for_the_uneven_users():
     assert step(made, PLAIN, TINY, 1, 1000, "user-sharded").compute == pytest.approx(1.0)
 
 
-def test_the_model_is_within_a_tenth_of_every_published_row_that_it_was_not_fitted_on():
+def test_model_is_within_10_percent_of_rows_not_fitted():
     series = known(FIGURES)
     errors = {
         (one.source, one.system, one.precision, n): one.error(n)

@@ -51,7 +51,7 @@ def test_runs_of_different_fingerprints_are_never_pooled(part, change):
     assert [len(block.runs) for block in blocks] == [1, 1]
 
 
-def test_another_cell_is_another_fingerprint_and_never_pooled_by_being_a_cell():
+def test_other_cell_has_another_fingerprint_and_is_not_pooled():
     other = replace(attempt(), cell=replace(CELL, key="ranks=2-00000000"))
     assert Fingerprint.of(attempt()).differs(Fingerprint.of(other)) == ("cell",)
 
@@ -60,7 +60,7 @@ def test_the_same_facts_give_the_same_fingerprint_whatever_the_seed():
     assert Fingerprint.of(attempt(1)) == Fingerprint.of(attempt(2))
 
 
-def test_one_rank_joins_the_runs_with_horovod_and_two_versions_of_it_stay_apart():
+def test_one_rank_joins_horovod_runs_but_versions_stay_apart():
     suite = make_suite()
     attempts = grid(suite)
     newer = [

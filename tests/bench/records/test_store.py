@@ -98,7 +98,7 @@ def test_an_attempt_of_before_there_were_flags_is_read(store):
     assert (read.ok, read.flags) == (True, ())
 
 
-def test_a_brief_look_leaves_out_what_planning_does_not_need_and_nothing_else(store):
+def test_brief_load_omits_only_what_planning_does_not_need(store):
     attempt = dataclasses.replace(good(), telemetry={"cpu": {"load": [1, 2]}, "gpus": []})
     store.write(attempt)
     (whole,) = store.load().attempts

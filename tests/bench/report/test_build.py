@@ -148,7 +148,7 @@ def test_redrawing_gives_the_same_bytes_and_touches_nothing(report, tmp_path):
     assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in written} == before
 
 
-def test_pictures_that_are_no_longer_drawn_are_removed_and_other_files_kept(report, tmp_path):
+def test_stale_pictures_are_removed_and_other_files_kept(report, tmp_path):
     suite = make_suite()
     pictures = tmp_path / "plots" / "sample"
     pictures.mkdir(parents=True)

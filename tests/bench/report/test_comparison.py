@@ -54,7 +54,7 @@ def test_the_section_of_a_comparison():
     golden.check("comparison.md", f"## Comparison of formulation{part}\n")
 
 
-def test_the_ratio_is_tested_over_reference_with_an_interval_and_the_runs_behind_it():
+def test_ratio_has_an_interval_and_the_runs_of_both_arms():
     table = made()
 
     found = cell(table, 0, "Throughput ratio")
@@ -93,7 +93,7 @@ def test_single_runs_have_a_ratio_without_spread():
     assert cell(made(suite), 0, "Throughput ratio").endswith("(spread n/a)")
 
 
-def test_cells_with_another_global_batch_are_compared_only_if_that_is_the_question():
+def test_other_global_batch_is_compared_only_on_request():
     def halved(one):
         fast = one.cell.axes["formulation"] == "fast"
         return replace(one, run=replace(one.run, global_batch=8192)) if fast else one

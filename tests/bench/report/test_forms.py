@@ -182,7 +182,7 @@ def test_short_and_full_numbers(bench):
     assert "151,120" in full
 
 
-def test_means_are_compared_with_the_epochs_that_the_source_takes_the_mean_of():
+def test_means_are_compared_over_the_epochs_of_the_source():
     suite = make_suite(
         train={"epochs": 3, "batch_size": 1048576}, axes={"ranks": (1,), "precision": ("amp",)}
     )
@@ -257,9 +257,7 @@ def test_only_the_regions_of_a_named_suite_are_updated(bench, tmp_path):
         (("ncf-bench", "ncf_bench"), "README.md: no region to update"),
     ],
 )
-def test_a_file_that_cannot_be_updated_is_named_with_its_line_and_left_alone(
-    bench, tmp_path, change, message
-):
+def test_file_that_cannot_be_updated_is_named_and_unchanged(bench, tmp_path, change, message):
     path = tmp_path / "README.md"
     path.write_text(README.replace(*change), encoding="utf-8")
 

@@ -74,7 +74,7 @@ def test_every_part_has_a_table(found):
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_csv_has_unrounded_numbers_and_empty_fields_for_what_does_not_exist(found, name):
+def test_csv_has_unrounded_numbers_and_empty_fields(found, name):
     (first, *_) = [one for one in found if one.name == name]
 
     rows = list(csv.reader(io.StringIO(tables_text([first], "csv"))))

@@ -102,7 +102,7 @@ def test_a_grid_without_one_rank_has_no_strong_scaling():
     assert cell(table, 0, "Strong scaling FP32") == "n/a (no cell with 1 rank)"
 
 
-def test_ranks_that_own_their_users_scale_against_one_rank_which_shares_with_nobody():
+def test_sharded_speedup_uses_the_single_rank_baseline():
     ways = {"parallel": ("replicated", "user-sharded")}
     suite = make_suite(
         axes={"ranks": (1, 2), "precision": ("fp32",), **ways},

@@ -65,7 +65,7 @@ def test_a_loss_beyond_the_margin_that_chance_explains_is_no_regression():
     assert answer.needed > 8
 
 
-def test_an_interval_wider_than_the_margin_decides_only_where_all_of_it_lies_beyond():
+def test_wide_interval_decides_only_where_all_of_it_is_beyond_margin():
     assert verdict(ask(-0.12, sd=0.08)) == INCONCLUSIVE
     assert verdict(ask(-0.40, sd=0.08)) == REGRESSED
     assert verdict(ask(0.40, sd=0.08)) == IMPROVED

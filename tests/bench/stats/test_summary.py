@@ -136,7 +136,7 @@ def test_ratio_of_values_that_are_not_all_positive_is_missing():
 
 
 @pytest.mark.parametrize(("n", "m"), [(6, 6), (7, 20), (20, 20)])
-def test_interval_of_a_ratio_covers_the_truth_in_at_least_94_percent_of_simulations(n, m):
+def test_ratio_interval_covers_the_truth_in_94_percent_or_more(n, m):
     # 1,500 pairs of skewed samples with a true ratio of 2; the binomial error is 0.6 %.
     rng = np.random.default_rng(2026)
     above = 2 * np.exp(0.1 * rng.standard_exponential((1500, n)))

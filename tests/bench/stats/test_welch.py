@@ -47,7 +47,7 @@ def test_runs_without_spread_are_compared_exactly():
     assert kept([[1.0] * 4, [1.0, 1.0, 1.0, 0.9]])[1] == [1.0, 1.0, 1.0, 0.9]
 
 
-def test_drift_between_sessions_widens_the_interval_and_more_runs_do_not_help():
+def test_session_drift_widens_the_interval_whatever_the_runs():
     a, b = arm(10, 0.0, 0.02, 1), arm(10, 0.0, 0.02, 2)
 
     plain, drifting = shift(a, b), shift(a, b, between=0.03**2)

@@ -47,7 +47,7 @@ def test_the_hosts_slots_count_and_not_the_gpus_of_this_machine():
     )
 
 
-def test_runs_over_several_hosts_are_never_pooled_with_runs_on_one_and_name_no_host():
+def test_multi_host_runs_are_not_pooled_with_single_host_runs():
     alone, spread = Host("cpu", 2, None), Host("cpu", 2, None, slots="8+8", mpirun="/usr/bin/x")
     assert Machine.of(alone.to_dict()) != Machine.of(spread.to_dict())
     assert machine_text(Machine.of(spread.to_dict())).endswith(", the first of 2 hosts (8+8 ranks)")

@@ -38,7 +38,7 @@ def test_the_shipped_suites_are_the_promised_grids():
     assert grid("cpu") == ("synthetic 1m", (1, 2), ("fp32", "amp"), 6)
 
 
-def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
+def test_only_the_accuracy_suite_shares_the_machine():
     found = {
         name: parse(
             suites.read(name)[2], name, name, known_options(), trainer_options(command="infer")
@@ -51,7 +51,7 @@ def test_of_the_shipped_suites_only_the_one_for_accuracy_shares_the_machine():
     assert devices == {"dgx": "gpu", "seeds": "gpu", "cpu": "cpu"}
 
 
-def test_the_suites_about_one_choice_compare_its_levels_with_the_published_way():
+def test_suites_of_one_choice_compare_with_the_published_level():
     found = {
         name: parse(
             suites.read(name)[2], name, name, known_options(), trainer_options(command="infer")

@@ -36,7 +36,7 @@ def test_an_exclude_may_list_several_values():
     ]
 
 
-def test_an_override_changes_the_options_of_the_cells_it_names_and_so_their_keys():
+def test_override_changes_options_and_keys_of_its_cells():
     suite = read(GOOD + "[[override]]\nwhen = { ranks = 2 }\nepochs = 9\ntimeout_s = 600\n")
     found = {cell.ranks: cell.trainer_options["epochs"] for cell in cells(suite)}
     assert found == {1: 8, 2: 9}
@@ -146,7 +146,7 @@ def compared(line):
     return [dict(one.reference) for one in (*suite.compare, *suite.equivalence)]
 
 
-def test_a_comparison_names_an_axis_or_its_reference_or_several_axes_as_one():
+def test_comparison_names_axes_or_their_reference_levels():
     assert compared('compare = "precision"') == [{"precision": "fp32"}]
     assert compared('equivalence = { ranks = 2, precision = "amp" }') == [
         {"ranks": 2, "precision": "amp"}

@@ -47,7 +47,7 @@ def test_the_real_trainer_answers_with_options_that_bench_understands():
     assert options["layers"].type == "int_list"
 
 
-def test_the_real_trainer_tells_its_versions_and_a_hash_of_its_code_without_tensorflow():
+def test_trainer_reports_versions_and_code_without_tensorflow():
     found = trainer_versions()
     assert set(found) >= {"ncf", "code", "python", "numpy"}
     assert len(found["code"]) == 12
@@ -152,7 +152,7 @@ def test_arguments_reach_the_trainer_as_they_were_meant():
     )
 
 
-def test_the_real_trainer_tells_options_and_code_of_inference_apart_from_training():
+def test_trainer_reports_inference_options_and_code_separately():
     assert "batch_sizes" in trainer_options(command="infer")
     assert "batch_sizes" not in trainer_options()
     assert trainer_versions(command="infer")["code"] != trainer_versions()["code"]

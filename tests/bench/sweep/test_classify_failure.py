@@ -165,14 +165,14 @@ def test_a_rank_that_lost_another_is_not_to_blame_even_if_it_ends_first():
 
 
 @pytest.mark.parametrize("oom_kills", [0, 1, None])
-def test_a_frozen_rank_is_named_by_the_others_and_its_end_by_our_kill_means_nothing(oom_kills):
+def test_frozen_rank_is_named_by_others_not_by_its_killed_end(oom_kills):
     status, failure = verdict(TWO, ended(code=1, oom_kills=oom_kills), output=SILENT)
     assert (status, failure.rank, failure.signal) == ("crash", 1, None)
     assert failure.message == "rank 1 gives no sign of life; it was in run (evaluate.py:7)"
 
 
 @pytest.mark.parametrize(("code", "status"), [(137, "crash"), (1, "crash"), (130, "interrupted")])
-def test_the_record_of_a_rank_that_was_ended_because_of_another_decides_nothing(code, status):
+def test_rank_ended_because_of_another_is_not_the_cause(code, status):
     run = run_of(TWO, status="interrupted", reason="stopped by a signal; another rank has gone")
     output = f"Process 1 exit with status code {code}.\nProcess 0 exit with status code 130.\n"
     found, failure = verdict(TWO, ended(code=1), run=run, output=output)

@@ -141,7 +141,7 @@ def survive(disk, kills, seeds, seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_killed_three_hundred_times_with_bad_disks_a_sweep_of_sixty_runs_ends_with_sixty(disk):
+def test_sweep_survives_300_kills_and_disk_errors(disk):
     counted = survive(disk, kills=300, seeds=15, seed=4)
     print(counted)
     assert min(counted["full"], counted["read-only"], counted["sound"]) > 20

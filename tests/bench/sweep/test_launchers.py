@@ -42,7 +42,7 @@ def wait_until(true, seconds=20.0):
     return true()
 
 
-def test_output_and_exit_code_come_back_and_the_log_starts_with_the_command(tmp_path):
+def test_output_and_exit_code_return_and_log_starts_with_command(tmp_path):
     ended, lines = run(
         "import sys; print('out'); print('err', file=sys.stderr); sys.exit(7)", tmp_path
     )
@@ -239,9 +239,7 @@ def test_host_lists_are_passed_on_and_one_rank_stays_here(tmp_path):
     assert launcher.command(job(1, tmp_path))[0] == "ncf"
 
 
-def test_mpirun_is_told_the_hosts_and_the_variables_that_ranks_elsewhere_need(
-    tmp_path, monkeypatch
-):
+def test_mpirun_gets_hosts_and_variables_for_remote_ranks(tmp_path, monkeypatch):
     monkeypatch.setenv("NCF_STALL_SECONDS", "60")
     monkeypatch.setenv("SECRET", "x")
     hosts = parse_hosts("a:1,b:1", "--hosts")

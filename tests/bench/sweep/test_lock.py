@@ -131,9 +131,7 @@ def test_the_holder_gives_signs_of_life(monkeypatch, tmp_path):
         assert path.stat().st_mtime > old + 900
 
 
-def test_a_sweep_whose_lock_was_taken_over_learns_of_it_and_leaves_the_lock_alone(
-    monkeypatch, tmp_path
-):
+def test_sweep_notices_a_lost_lock_and_leaves_it_alone(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "BEAT_S", 0.01)
     lost = threading.Event()
     with lock.held(tmp_path, print, on_lost=lost.set):
@@ -189,7 +187,7 @@ def test_of_many_sweeps_at_once_one_has_the_lock_at_any_time(tmp_path):
     assert entered
 
 
-def test_a_folder_that_cannot_be_written_is_an_os_error_for_the_command_line(tmp_path):
+def test_unwritable_folder_is_an_os_error(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=r"directory|exists"), lock.held(tmp_path / "file", print):
         pass

@@ -19,7 +19,7 @@ from bench.records.store import Store
 from bench.sweep import recovery as running
 
 
-def test_if_a_run_cannot_be_stored_the_sweep_stops_and_what_is_stored_stays(world, monkeypatch):
+def test_sweep_stops_when_a_run_cannot_be_stored(world, monkeypatch):
     from bench import files
 
     real, calls = files.os.link, []
@@ -51,7 +51,7 @@ def test_if_a_run_cannot_be_stored_the_sweep_stops_and_what_is_stored_stays(worl
     assert [a.flags for a in attempts if a.flags] == [("stored_later",)]
 
 
-def test_a_bad_run_that_could_not_be_stored_is_not_taken_for_a_good_one_later(world, monkeypatch):
+def test_unstored_bad_run_is_not_taken_for_a_good_one(world, monkeypatch):
     monitor = Monitor(3600.0, FakeNvml(card(reasons=0x20)))
     host = dataclasses.replace(HOST, gpus=(Gpu("NVIDIA A100", "GPU-aaaa"),), driver="535")
     suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, seeds=(1,))

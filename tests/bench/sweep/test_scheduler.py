@@ -98,7 +98,7 @@ def test_the_suite_can_ask_for_retries_and_a_limit_of_failures(world):
     assert result.gave_up
 
 
-def test_what_fails_every_time_is_retried_as_often_as_the_suite_says_and_no_more(world):
+def test_failing_run_is_retried_as_often_as_the_suite_says(world):
     suite = make_suite(train=SUITE.train, axes={"precision": ("fp32",)}, seeds=(1,), retries=2)
     result, _ = world.go(1, 3, 1, 1, suite=suite)
     assert [a.status for a in result.attempts] == ["crash", "nan", "crash"]

@@ -51,7 +51,7 @@ def test_the_spread_is_pooled_within_cells():
     assert pooled_spread([[1.0], []]) is None
 
 
-def test_without_stored_runs_the_published_spread_is_a_start_and_speed_is_unknown():
+def test_effect_without_runs_uses_the_published_spread():
     hr, speed = smallest_effects([(20, []), (20, [])], "ml-20m", 5e-4, None)
     assert "20 runs a cell" in hr
     assert "SD 0.00040, as published code has on ml-20m; the margin is 0.0005" in hr

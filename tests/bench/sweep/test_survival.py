@@ -123,7 +123,7 @@ def test_after_a_kill_the_next_sweep_says_what_it_took_over(tmp_path):
     world.check_complete(1)
 
 
-def test_a_run_that_was_finished_when_its_sweep_was_killed_is_stored_not_made_again(tmp_path):
+def test_finished_run_of_a_killed_sweep_is_stored(tmp_path):
     world = World(tmp_path, seeds=1)
     first = world.start("stub.toml", "--no-report", "--ranks", "1", STUB_DO="linger")
     assert wait_until((world.results / "tmp" / "run.json").exists)

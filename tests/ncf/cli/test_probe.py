@@ -24,7 +24,7 @@ def probe(*words: str) -> dict[str, Any]:
 
 
 @pytest.mark.tf
-def test_the_probe_finds_the_precision_that_is_really_computed_and_checks_the_data(
+def test_probe_measures_the_real_precision_and_checks_the_data(
     tmp_path: Path,
 ) -> None:
     toy_folder(tmp_path / "toy")

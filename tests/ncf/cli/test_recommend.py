@@ -40,9 +40,7 @@ def test_the_best_items_come_in_the_ids_of_the_source(trained, capsys) -> None:
     assert [one["score"] for one in found] == pytest.approx(sorted(scores)[::-1][:5], abs=1e-5)
 
 
-def test_seen_items_are_left_out_on_request_and_the_list_ends_where_nothing_is_left(
-    trained, capsys
-) -> None:
+def test_seen_items_are_excluded_on_request_and_lists_may_be_short(trained, capsys) -> None:
     folder, data, _ = trained
     words = ["--checkpoint", str(folder / "ck"), "--user", "7", "-k", "40", "--format", "json"]
     everything = {one["item"] for one in json.loads(run(capsys, *words))}

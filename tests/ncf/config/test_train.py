@@ -19,7 +19,7 @@ NVIDIA = (
 )
 
 
-def test_a_command_line_of_nvidias_script_is_understood_with_dashes_or_underscores() -> None:
+def test_nvidia_command_line_works_with_dashes_or_underscores() -> None:
     config = config_from_arguments(NVIDIA.split())
     assert config.batch_size == 1024
     assert config.layers == (32, 16)

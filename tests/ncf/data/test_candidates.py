@@ -134,7 +134,7 @@ def test_padding_changes_nothing_for_users_with_enough_room() -> None:
     assert sorted(padded[2].tolist()) == [5, 5, 5, 6, 7, 8]
 
 
-def test_candidates_repeat_with_the_seed_and_differ_between_seeds_and_protocols() -> None:
+def test_candidates_depend_on_seed_and_protocol_only() -> None:
     history = History([[0, 1]] * 20, [2] * 20, 1000)
     first = history.draw("nvidia", 50, seed=3)
     np.testing.assert_array_equal(history.draw("nvidia", 50, seed=3), first)
@@ -150,7 +150,7 @@ def test_candidates_are_the_ones_drawn_by_the_first_version() -> None:
     assert history.draw("mlperf", 6).tolist() == MLPERF_GOLDEN
 
 
-def test_training_negatives_may_be_the_held_out_item_but_unique_candidates_may_not() -> None:
+def test_held_out_item_may_be_negative_in_training_not_in_candidates() -> None:
     history = History([[0]], [1], 3)
     drawn = history.draw("nvidia", 10_000)[0]
     assert 0.48 < (drawn == 1).mean() < 0.52

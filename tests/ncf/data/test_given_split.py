@@ -37,7 +37,7 @@ def test_the_rows_are_kept_as_given() -> None:
     assert done.given["candidates_in_training"] == 3
 
 
-def test_test_users_without_training_rows_are_counted_named_and_dropped_from_both() -> None:
+def test_users_without_training_rows_are_counted_named_and_dropped() -> None:
     rows = [(user, 10) for user in range(1, 9)]
     done = given.split(parts([(0, 10)], [(0, 11), *rows], [[3]] * 9))
     assert done.given["test_users_without_training"] == 8
@@ -59,7 +59,7 @@ def test_users_without_a_test_row_stay_in_training_and_are_counted() -> None:
     assert done.given["users_without_test"] == 2
 
 
-def test_a_training_row_that_is_the_test_row_would_be_a_leak_and_is_dropped() -> None:
+def test_training_row_equal_to_the_test_row_is_dropped() -> None:
     done = given.split(parts([(0, 1), (0, 2), (0, 2)], [(0, 2)]))
     assert done.given["training_rows_equal_to_test"] == 1
     assert done.dropped_repeats == 1

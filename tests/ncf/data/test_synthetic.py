@@ -50,7 +50,7 @@ def test_large_presets_have_the_published_sizes() -> None:
     }
 
 
-def test_a_preset_for_speed_leaves_two_million_positives_after_the_held_out_ones() -> None:
+def test_speed_preset_has_two_million_training_positives() -> None:
     shape = PRESETS["20m-2m"]
     made = synthetic.generate(shape, 1)
     done = leave_one_out(made.users, made.items, None, shape.users, shape.items, shape.least)

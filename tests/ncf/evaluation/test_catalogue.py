@@ -38,7 +38,7 @@ def test_every_item_gets_its_score_whatever_the_blocks(formulation, chunk) -> No
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
-def test_the_best_are_those_of_brute_force_and_masked_items_are_not_among_them(formulation) -> None:
+def test_best_items_equal_brute_force_without_masked_items(formulation) -> None:
     made, users = parameters(8, (12, 10, 6)), np.arange(USERS, dtype=np.int32)
     rng = np.random.default_rng(1)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 30, USERS))]).astype(np.int64)

@@ -36,9 +36,7 @@ def test_folded_scores_are_the_references_in_float32(factors, layers) -> None:
 
 
 @pytest.mark.parametrize(("factors", "layers"), SHAPES)
-def test_folded_scores_in_bfloat16_are_as_close_to_the_truth_as_the_references(
-    factors, layers
-) -> None:
+def test_folded_bfloat16_scores_are_as_exact_as_the_reference(factors, layers) -> None:
     made, (users, items) = parameters(factors, layers), pairs(2000)
     truth = reference(made, users, items)
     theirs = reference(made, users, items, tf.bfloat16) - truth
@@ -49,7 +47,7 @@ def test_folded_scores_in_bfloat16_are_as_close_to_the_truth_as_the_references(
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 47, 48, 100])
-def test_chunks_and_what_is_left_over_give_every_pair_its_score_in_its_place(n, dtype) -> None:
+def test_chunks_and_remainder_score_every_pair_in_order(n, dtype) -> None:
     made, (users, items) = parameters(8, (12, 10, 6)), pairs(n)
     scorer = Scorer(made, dtype, "fast", lanes=2, chunk=16)
     at_once = folded.scores(folded.fold(made, dtype), users, items).numpy()

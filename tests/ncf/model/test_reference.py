@@ -122,7 +122,7 @@ def test_rows_that_no_sample_touches_have_a_gradient_of_zero() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "bound"), [("bfloat16", 0.15), ("float16", 0.03)])
-def test_mixed_precision_stays_close_to_float32_and_keeps_float32_gradients(dtype, bound) -> None:
+def test_mixed_precision_is_close_and_keeps_float32_gradients(dtype, bound) -> None:
     parameters = model.create(6, 9, 64, (256, 256, 128, 64), seed=3)
     batch = batch_of(512)
     # The bounds are wider than the types' rounding: some units change sides of ReLU's kink.
@@ -148,7 +148,7 @@ def test_initial_values_have_the_published_distributions() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5])
-def test_the_published_masks_drop_their_share_and_differ_between_steps_and_ranks(rate) -> None:
+def test_published_masks_drop_their_share_and_differ_by_step_and_rank(rate) -> None:
     parameters = model.create(6, 9, 8, (12, 10, 6), seed=3)
     reference = Reference(parameters, tf.float32, Dropout((256, 128), rate))
     drawn = []

@@ -29,7 +29,7 @@ def test_the_fast_form_leaves_the_first_layer_to_tables_and_distinct_users() -> 
     assert 2.3 < reference_cost(PUBLISHED)[0] / operations < 2.4
 
 
-def test_a_step_that_meets_every_item_and_user_once_saves_nothing_but_the_table() -> None:
+def test_step_without_repeated_ids_saves_only_the_item_table() -> None:
     small = replace(PUBLISHED, samples=1000, groups=1000, distinct_users=1000)
     assert fast_cost(small, table=False)[0] == pytest.approx(reference_cost(small)[0])
 

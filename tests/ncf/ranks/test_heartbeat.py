@@ -20,7 +20,7 @@ BUSY, WAITING = Pulse(0, 0.0), Pulse(0, 35.0, waits=True, where="quick_execute (
 STUCK = Pulse(0, 31.0, where="run (evaluate.py:7)")
 
 
-def test_a_rank_whose_pulse_stands_still_is_silent_and_the_last_place_is_told() -> None:
+def test_rank_without_heartbeat_is_silent_and_its_last_place_named() -> None:
     listener = keeper()
     hear_all(listener, 1.0, 1, BUSY, STUCK, BUSY)
     for now in range(2, 32):
@@ -44,7 +44,7 @@ def test_a_rank_that_never_shows_a_pulse_has_a_little_longer() -> None:
     assert found.text == "rank 1 gives no sign of life"
 
 
-def test_ranks_that_wait_for_one_that_works_are_healthy_however_long_it_takes() -> None:
+def test_ranks_waiting_for_a_working_rank_are_healthy() -> None:
     listener = keeper()
     hear_all(listener, 1.0, 1, Pulse(0, 3000.0, waits=True), BUSY, Pulse(0, 3000.0, waits=True))
     assert listener.stalled() is None

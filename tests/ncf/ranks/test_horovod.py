@@ -117,7 +117,7 @@ def test_a_horovod_that_found_another_world_is_an_error(monkeypatch) -> None:
         Ranks(Place(0, 2, 0, 2))
 
 
-def test_horovods_own_stall_check_ends_a_job_only_where_nothing_better_watches() -> None:
+def test_horovod_stall_check_is_used_only_without_the_watchdog() -> None:
     watched = distributed.horovod_settings(watched=True)
     assert watched["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"] == "0"
     alone = distributed.horovod_settings(watched=False)

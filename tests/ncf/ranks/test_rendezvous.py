@@ -33,7 +33,7 @@ def test_horovodrun_has_told_its_ranks_and_mpirun_has_not() -> None:
     assert not rendezvous.needed({}, Place())
 
 
-def test_rank_0_opens_the_store_and_the_others_hear_its_port_whoever_comes_first() -> None:
+def test_rank_0_opens_the_store_and_others_learn_its_port() -> None:
     heard: dict[int, dict[str, str]] = {}
 
     def come(rank: int) -> None:
@@ -77,7 +77,7 @@ def test_several_hosts_need_mpi_in_horovod(monkeypatch: Any) -> None:
     assert rendezvous.join(OPEN_MPI, Place(1, 4, 1, 2)) == {}
 
 
-def test_with_mpi_built_in_horovod_keeps_it_and_only_the_watch_has_the_store(
+def test_horovod_with_mpi_keeps_mpi_and_the_watchdog_uses_the_store(
     monkeypatch: Any,
 ) -> None:
     monkeypatch.setattr(horovodrun, "was_built_with_mpi", lambda: True)

@@ -119,7 +119,7 @@ def test_a_stalled_rank_shows_where_it_stands_and_both_end(port: int) -> None:
 
 
 @linux
-def test_a_rank_that_looks_for_one_that_stalled_before_it_came_is_idle_however_busily(
+def test_waiting_rank_counts_as_idle(
     port: int,
 ) -> None:
     (code0, said0), (code1, said1) = ranks(port, "join", "stall")

@@ -27,7 +27,7 @@ def test_ten_samples_on_three_ranks_pad_the_last_rank() -> None:
     assert [(p.first, p.valid, p.padded) for p in parts] == [(0, 4, 4), (4, 4, 4), (8, 2, 4)]
 
 
-def test_test_users_are_shared_out_completely_even_when_ranks_outnumber_them() -> None:
+def test_users_are_divided_completely_among_more_ranks() -> None:
     for users in (0, 1, 3, 10):
         for world_size in range(1, 9):
             shared = [

@@ -77,7 +77,7 @@ def test_keys_of_different_purposes_differ() -> None:
     assert len(keys) == 20 * 20 * 9
 
 
-def test_an_epoch_holds_every_positive_once_with_k_negatives_of_the_same_user() -> None:
+def test_epoch_has_every_positive_once_with_k_negatives() -> None:
     sampler = toy_sampler(negatives=4)
     users, items, labels, weights = draw(sampler, 1, 1, 0, 45, 45)
     positives = sorted(zip(users[labels == 1], items[labels == 1], strict=True))
@@ -153,7 +153,7 @@ def test_exact_negatives_are_uniform_over_the_unseen_items_and_only_these() -> N
         assert stats.chisquare(counts[unseen]).pvalue > 1e-4
 
 
-def test_exact_negatives_exclude_training_items_only_so_the_held_out_item_appears() -> None:
+def test_exact_negatives_exclude_training_items_only() -> None:
     # One user trained on item 0 of 3; item 1 is held out, which training does not know.
     sampler = Sampler(np.array([0, 1]), np.array([0], np.int32), 3, 10_000, exact=True)
     _, items = negatives_of(sampler, 1, 10_001)

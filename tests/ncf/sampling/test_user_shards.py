@@ -78,7 +78,7 @@ def test_own_shares_visit_every_group_once_in_equal_steps_of_equal_shapes(world_
                 assert seen == list(range(groups[rank]))
 
 
-def test_steps_of_full_size_come_first_and_the_last_is_short_as_when_replicated() -> None:
+def test_full_steps_come_first_and_the_last_is_short() -> None:
     parts = own_shares([5000, 5000], 3000, 0)
     assert [part.total for part in parts] == [3000, 3000, 3000, 1000]
 

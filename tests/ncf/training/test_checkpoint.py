@@ -207,7 +207,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_no_rest(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_the_best_of_the_run_before_is_known_and_a_damaged_one_counts_as_none(tmp_path) -> None:
+def test_best_of_previous_run_is_read_and_a_damaged_one_is_none(tmp_path) -> None:
     assert checkpoint.best_hr(tmp_path) == -1.0
     path = saved(tmp_path / "best.npz", hr_at_k=0.5)
     assert checkpoint.best_hr(tmp_path) == 0.5
@@ -249,7 +249,7 @@ def test_only_the_first_rank_reads_and_all_take_over_what_it_found() -> None:
     assert second._ranks.broadcasts == 1
 
 
-def test_a_checkpoint_that_the_first_rank_refuses_ends_all_ranks_with_its_reason() -> None:
+def test_checkpoint_refused_by_rank_0_ends_all_ranks_with_its_reason() -> None:
     with pytest.raises(UserError, match="made for 61 users"):
         second_rank("made for 61 users").load(Path("absent"), HERE)
 

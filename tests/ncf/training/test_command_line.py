@@ -90,9 +90,7 @@ def test_a_missing_or_truncated_array_is_named_before_training(capsys, tmp_path,
 
 
 @pytest.mark.tf
-def test_candidates_that_a_user_cannot_have_are_refused_with_the_largest_number(
-    capsys, tmp_path
-) -> None:
+def test_too_many_candidates_are_refused_with_the_largest_number(capsys, tmp_path) -> None:
     pytest.importorskip("tensorflow")
     toy_folder(tmp_path / "data")
     words = ["--data", str(tmp_path / "data"), "--protocol", "unique", "--valid_negative", "35"]

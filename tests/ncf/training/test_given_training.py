@@ -51,7 +51,7 @@ def run(data: Path, record_to: Path, *words: str) -> record.RunRecord:
     return record.read_run(record_to)
 
 
-def test_given_candidates_are_evaluated_as_stored_under_a_name_of_their_own(
+def test_given_candidates_are_evaluated_as_stored_with_own_protocol(
     given: Path, tmp_path: Path
 ) -> None:
     result = run(given, tmp_path / "r.json")

@@ -55,7 +55,7 @@ def an_update(
     return update, weight
 
 
-def test_an_overflow_on_one_rank_is_skipped_by_both_and_the_next_step_is_not() -> None:
+def test_overflow_on_one_rank_skips_that_step_on_both() -> None:
     gradients = {0: [tf.constant([1.0, 1.0])], 1: [tf.constant([np.inf, 1.0])]}
     ranks = [an_update(Both(rank, gradients)) for rank in (0, 1)]
     for rank, (update, weight) in enumerate(ranks):
@@ -71,7 +71,7 @@ def test_an_overflow_on_one_rank_is_skipped_by_both_and_the_next_step_is_not() -
     assert list(ranks[0][1].numpy()) == list(ranks[1][1].numpy()) != [1.0, 2.0]
 
 
-def test_an_overflow_in_rows_that_one_rank_owns_is_skipped_by_the_others_too() -> None:
+def test_overflow_in_owned_rows_skips_the_step_on_all_ranks() -> None:
     # Such gradients are never sent; whether they are finite is, as a number of its own.
     sent: dict[int, list[Any]] = {0: [tf.constant([0.0])], 1: [tf.constant([1.0])]}
     for rank, gradient in ((0, [1.0, 1.0]), (1, [np.inf, 1.0])):
@@ -87,7 +87,7 @@ def test_an_overflow_in_rows_that_one_rank_owns_is_skipped_by_the_others_too() -
     assert list(weight.numpy()) != [1.0, 2.0]
 
 
-def test_gradients_sent_as_half_floats_are_counted_as_such_and_still_skipped_on_overflow() -> None:
+def test_float16_gradients_are_counted_and_skipped_on_overflow() -> None:
     # Half of 2 x 4 bytes, and 4 for the largest magnitude.
     for other, skipped in ((0.0, 0), (np.inf, 1)):
         sent = {1: [tf.constant([other, 0.0])]}
