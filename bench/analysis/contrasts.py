@@ -59,13 +59,10 @@ def precisions(block: Block) -> Contrast | None:
 def groups(block: Block, contrast: Contrast) -> tuple[Group, ...]:
     """The comparisons that the block's grid holds, in the order of its rows."""
     found: dict[tuple[tuple[str, Any], ...], list[Arm]] = {}
-    for row in block.rows:
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            axes = {"ranks": row.ranks, **dict(row.rest), "precision": precision}
-            where = tuple((k, v) for k, v in axes.items() if k not in contrast.axes)
-            if not pool.tally.outside:
-                found.setdefault(where, []).append(Arm(axes, pool))
+    for row, precision, pool in block.cells():
+        axes = {"ranks": row.ranks, **dict(row.rest), "precision": precision}
+        where = tuple((k, v) for k, v in axes.items() if k not in contrast.axes)
+        found.setdefault(where, []).append(Arm(axes, pool))
     whole = []
     for where, arms in found.items():
         references = [arm for arm in arms if contrast.is_reference(arm.axes)]

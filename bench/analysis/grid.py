@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.measures import FLOPS_LIMIT
+from bench.analysis.measures import ENERGY, FLOPS_LIMIT
 from bench.stats.summary import Missing, Summary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from bench.analysis.measures import Measure
     from bench.records.attempt import Attempt
@@ -54,24 +54,29 @@ class Tally:
 
 @dataclass(frozen=True)
 class Pool:
-    """The good runs of one cell under one condition, one a seed, ascending; may be empty."""
+    """The good attempts of one cell under one condition, one a seed, ascending; may be empty."""
 
     tally: Tally
-    runs: tuple[RunRecord, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+
+    @cached_property
+    def runs(self) -> tuple[RunRecord, ...]:
+        """The trainer's records of the attempts."""
+        return tuple(attempt.run for attempt in self.attempts if attempt.run is not None)
 
     def values(self, measure: Measure) -> list[float]:
         """The quantity of every run that has it."""
-        found = (measure.of(run) for run in self.runs)
-        return [value for value in found if not isinstance(value, Missing)]
+        values = map(measure.of, self.attempts)
+        return [value for value in values if not isinstance(value, Missing)]
 
     def summary(self, measure: Measure) -> Summary | Missing:
         """The quantity over runs, or why there is none."""
         values = self.values(measure)
         if values:
             return summarize(values)
-        if not self.runs:
+        if not self.attempts:
             return Missing("not in the grid" if self.tally.outside else "no good run")
-        reason = measure.of(self.runs[0])
+        reason = measure.of(self.attempts[0])
         assert isinstance(reason, Missing)
         return reason
 
@@ -107,8 +112,14 @@ class Block:
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
         """All pools of the grid, row by row."""
-        found = (row.pools[precision] for row in self.rows for precision in self.precisions)
-        return tuple(pool for pool in found if not pool.tally.outside)
+        return tuple(pool for _, _, pool in self.cells())
+
+    def cells(self) -> Iterator[tuple[Row, str, Pool]]:
+        """Row, precision and pool of every cell of the grid; places outside it are left out."""
+        for row in self.rows:
+            for precision in self.precisions:
+                if not (pool := row.pools[precision]).tally.outside:
+                    yield row, precision, pool
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
@@ -149,6 +160,16 @@ def _precision_order(precision: str) -> tuple[int, str]:
     return (PRECISIONS.index(precision) if known else len(PRECISIONS), precision)
 
 
+def has_measure(block: Block, measure: Measure) -> bool:
+    """Whether any run of the block has this quantity."""
+    return any(pool.values(measure) for pool in block.pools)
+
+
 def has_roofline(block: Block) -> bool:
     """Whether any run has its counts and peaks recorded."""
-    return any(pool.values(FLOPS_LIMIT) for pool in block.pools)
+    return has_measure(block, FLOPS_LIMIT)
+
+
+def has_energy(block: Block) -> bool:
+    """Whether any run has its energy recorded."""
+    return has_measure(block, ENERGY)

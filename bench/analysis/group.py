@@ -185,4 +185,4 @@ def _pool(
         failed=failed,
         unavailable=unavailable,
     )
-    return Pool(tally, tuple(run for seed in tally.good if (run := good[seed].run) is not None))
+    return Pool(tally, tuple(good[seed] for seed in tally.good))

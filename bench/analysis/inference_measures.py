@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from bench.analysis.grid import Block
-from bench.analysis.measures import Measure
+from bench.analysis.measures import Measure, of_run
 from bench.stats.summary import FEWEST, Missing, Value, tail
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def scores_rate(work: str, batch: int) -> Measure:
     def of(run: RunRecord) -> Value:
         return _per_second(timed(run, work, batch), lambda one: one.scores_per_batch)
 
-    return Measure(f"{work}_scores_{batch}", "samples/s", "higher", of)
+    return of_run(f"{work}_scores_{batch}", "samples/s", "higher", of)
 
 
 @lru_cache
@@ -53,7 +53,7 @@ def users_rate(batch: int) -> Measure:
     def of(run: RunRecord) -> Value:
         return _per_second(timed(run, RANKING, batch), lambda one: one.batch_size)
 
-    return Measure(f"ranking_users_{batch}", "users/s", "higher", of)
+    return of_run(f"ranking_users_{batch}", "users/s", "higher", of)
 
 
 @lru_cache
@@ -77,7 +77,7 @@ def latency(work: str, batch: int, what: str) -> Measure:
             return statistics.median(seconds) if what == "p50" else max(seconds)
         return tail(seconds, _QUANTILES[what])
 
-    return Measure(f"{work}_latency_{what}_{batch}", "s", "lower", of)
+    return of_run(f"{work}_latency_{what}_{batch}", "s", "lower", of)
 
 
 _QUANTILES = {f"p{q * 100:.0f}": q for q in FEWEST}

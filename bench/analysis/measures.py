@@ -25,7 +25,21 @@ class Measure:
     name: str
     unit: str
     better: Literal["higher", "lower"]
-    of: Callable[[RunRecord], Value]
+    of: Callable[[Attempt], Value]
+
+
+def of_run(
+    name: str,
+    unit: str,
+    better: Literal["higher", "lower"],
+    compute: Callable[[RunRecord], Value],
+) -> Measure:
+    """A quantity that the trainer's record alone gives; Missing where an attempt has none."""
+
+    def of(attempt: Attempt) -> Value:
+        return Missing("no record") if attempt.run is None else compute(attempt.run)
+
+    return Measure(name, unit, better, of)
 
 
 def throughput(run: RunRecord) -> Value:
@@ -220,31 +234,12 @@ def _quotient(above: Value, below: Value) -> Value:
     return above / below
 
 
-THROUGHPUT = Measure("throughput", "samples/s", "higher", throughput)
-BEST_HR = Measure("best_hr", "fraction", "higher", best_hr)
-TIME_TO_BEST = Measure("time_to_best", "s", "lower", time_to_best)
-EPOCHS_TO_BEST = Measure("epochs_to_best", "epochs", "lower", epochs_to_best)
-FINAL_LOSS = Measure("final_loss", "nats", "lower", final_loss)
-BEST_EPOCH_THROUGHPUT = Measure(
-    "best_epoch_throughput", "samples/s", "higher", best_epoch_throughput
-)
-PEAK_MEMORY = Measure("peak_memory", "bytes", "lower", peak_memory)
-REDUCED_BYTES = Measure("reduced_bytes", "bytes", "lower", reduced_bytes)
-WAITING_SHARE = Measure("waiting_share", "fraction", "lower", waiting_share)
-STEP_SECONDS = Measure("step_seconds", "s", "lower", step_seconds)
-FLOPS_PER_SAMPLE = Measure("flops_per_sample", "FLOP", "lower", flops_per_sample)
-BYTES_PER_SAMPLE = Measure("bytes_per_sample", "bytes", "lower", bytes_per_sample)
-INTENSITY = Measure("intensity", "FLOP/byte", "higher", intensity)
-MATMUL_PEAK = Measure("matmul_peak", "FLOP/s", "higher", matmul_peak)
-COPY_PEAK = Measure("copy_peak", "bytes/s", "higher", copy_peak)
-ACHIEVED_FLOPS = Measure("achieved_flops", "FLOP/s", "higher", achieved_flops)
-FLOPS_LIMIT = Measure("flops_limit", "FLOP/s", "higher", flops_limit)
-SHARE_OF_LIMIT = Measure("share_of_limit", "fraction", "higher", share_of_limit)
-SHARE_OF_MATMUL = Measure("share_of_matmul", "fraction", "higher", share_of_matmul)
-
-
 def joules(attempt: Attempt) -> Value:
-    """Energy of all GPUs of a run."""
+    """Energy of all GPUs of a run over the whole process, set-up and evaluation included.
+
+    The rest of the machine is not counted. Missing unless the driver's counters gave a figure for
+    every GPU.
+    """
     gpus = (attempt.telemetry or {}).get("gpus") or []
     found = [gpu.get("energy_joules") for gpu in gpus]
     if not found or any(not _positive(value) for value in found):
@@ -271,3 +266,29 @@ def joules_to_best(attempt: Attempt) -> Value:
 
 def _positive(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value) and value > 0
+
+
+THROUGHPUT = of_run("throughput", "samples/s", "higher", throughput)
+BEST_HR = of_run("best_hr", "fraction", "higher", best_hr)
+TIME_TO_BEST = of_run("time_to_best", "s", "lower", time_to_best)
+EPOCHS_TO_BEST = of_run("epochs_to_best", "epochs", "lower", epochs_to_best)
+FINAL_LOSS = of_run("final_loss", "nats", "lower", final_loss)
+BEST_EPOCH_THROUGHPUT = of_run(
+    "best_epoch_throughput", "samples/s", "higher", best_epoch_throughput
+)
+PEAK_MEMORY = of_run("peak_memory", "bytes", "lower", peak_memory)
+REDUCED_BYTES = of_run("reduced_bytes", "bytes", "lower", reduced_bytes)
+WAITING_SHARE = of_run("waiting_share", "fraction", "lower", waiting_share)
+STEP_SECONDS = of_run("step_seconds", "s", "lower", step_seconds)
+FLOPS_PER_SAMPLE = of_run("flops_per_sample", "FLOP", "lower", flops_per_sample)
+BYTES_PER_SAMPLE = of_run("bytes_per_sample", "bytes", "lower", bytes_per_sample)
+INTENSITY = of_run("intensity", "FLOP/byte", "higher", intensity)
+MATMUL_PEAK = of_run("matmul_peak", "FLOP/s", "higher", matmul_peak)
+COPY_PEAK = of_run("copy_peak", "bytes/s", "higher", copy_peak)
+ACHIEVED_FLOPS = of_run("achieved_flops", "FLOP/s", "higher", achieved_flops)
+FLOPS_LIMIT = of_run("flops_limit", "FLOP/s", "higher", flops_limit)
+SHARE_OF_LIMIT = of_run("share_of_limit", "fraction", "higher", share_of_limit)
+SHARE_OF_MATMUL = of_run("share_of_matmul", "fraction", "higher", share_of_matmul)
+ENERGY = Measure("energy", "J", "lower", joules)
+SAMPLES_PER_JOULE = Measure("samples_per_joule", "samples/J", "higher", samples_per_joule)
+JOULES_TO_BEST = Measure("joules_to_best", "J", "lower", joules_to_best)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from bench.analysis.measures import (
     BEST_HR,
+    ENERGY,
     EPOCHS_TO_BEST,
     PEAK_MEMORY,
     THROUGHPUT,
     TIME_TO_BEST,
-    joules,
 )
 from bench.analysis.measures import reached_target as reached
 from bench.errors import UserError, did_you_mean
@@ -23,7 +23,6 @@ from bench.stats.summary import Missing, Value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from bench.analysis.measures import Measure
     from bench.records.attempt import Attempt
 
 
@@ -57,18 +56,12 @@ class Metric:
         return math.log1p(margin) if self.scale == "ratio" else margin
 
 
-def _of_run(measure: Measure) -> Callable[[Attempt], Value]:
-    return lambda attempt: measure.of(attempt.run) if attempt.run else Missing("no record")
-
-
 def time_to_target(attempt: Attempt) -> Value:
     """Seconds to the target, or to the best epoch where a run has no target."""
     if attempt.run is None:
         return Missing("no record")
     return (
-        Missing("target not reached")
-        if reached(attempt.run) is False
-        else TIME_TO_BEST.of(attempt.run)
+        Missing("target not reached") if reached(attempt.run) is False else TIME_TO_BEST.of(attempt)
     )
 
 
@@ -82,12 +75,12 @@ def inference_latency(attempt: Attempt) -> Value:
 
 
 ALL = (
-    Metric("throughput", "samples/s", "higher", _of_run(THROUGHPUT), units.count, 0.03),
+    Metric("throughput", "samples/s", "higher", THROUGHPUT.of, units.count, 0.03),
     Metric(
         "best_hr",
         "fraction",
         "higher",
-        _of_run(BEST_HR),
+        BEST_HR.of,
         lambda value: units.hit_rate(value, 5),
         0.005,
         scale="difference",
@@ -95,10 +88,10 @@ ALL = (
         robust=False,
     ),
     Metric("time_to_target", "s", "lower", time_to_target, units.seconds, 0.1),
-    Metric("peak_memory", "bytes", "lower", _of_run(PEAK_MEMORY), units.size, 0.05),
-    Metric("energy", "J", "lower", joules, units.count, 0.05),
+    Metric("peak_memory", "bytes", "lower", PEAK_MEMORY.of, units.size, 0.05),
+    Metric("energy", "J", "lower", ENERGY.of, units.count, 0.05),
     Metric("inference_latency", "s", "lower", inference_latency, units.seconds, 0.05),
-    Metric("epochs_to_best", "epochs", "lower", _of_run(EPOCHS_TO_BEST), units.exact, 0.1),
+    Metric("epochs_to_best", "epochs", "lower", EPOCHS_TO_BEST.of, units.exact, 0.1),
 )
 NAMES = tuple(one.name for one in ALL)
 DEFAULT = ("throughput", "best_hr")

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
-from bench.analysis import energy
 from bench.analysis.contrasts import SPEEDUPS, speedup
+from bench.analysis.grid import has_energy
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
 from bench.analysis.measures import BEST_HR, THROUGHPUT
 from bench.plots.curves import curves
@@ -26,7 +26,7 @@ from bench.render import units
 from bench.stats.summary import Missing, Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from bench.analysis.grid import Block, Pool, Row
     from bench.plots.scaling import Line
     from bench.plots.style import Look
-    from bench.records.attempt import Attempt
 
 
 def draw(
@@ -43,7 +42,6 @@ def draw(
     where: str,
     margin: float | None = None,
     published: Sequence[Line] = (),
-    attempts: Mapping[int, Attempt] | None = None,
 ) -> dict[str, Picture]:
     """The pictures of a block with one value of every other axis, by file name.
 
@@ -55,7 +53,6 @@ def draw(
         where: machine and date of the runs, for the footers.
         margin: the difference of hit rates that matters, if it is known.
         published: what others' strong scaling is.
-        attempts: the attempt of every good run, by the identity of its run: energy and flags.
     """
     pictures = {}
     if any(pool.values(BEST_HR) for pool in block.pools):
@@ -68,9 +65,9 @@ def draw(
                 lambda: strong_scaling(block, title, where, published)
             )
         if any(len(pool.values(THROUGHPUT)) > 1 for pool in block.pools):
-            pictures["run-order"] = render(lambda: run_order(block, title, where, attempts))
-    if attempts and energy.known(block, attempts):
-        pictures["energy"] = render(lambda: samples_per_joule(block, title, where, attempts))
+            pictures["run-order"] = render(lambda: run_order(block, title, where))
+    if has_energy(block):
+        pictures["energy"] = render(lambda: samples_per_joule(block, title, where))
     return pictures
 
 

@@ -7,24 +7,19 @@ from typing import TYPE_CHECKING
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from bench.analysis import energy, measures
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
+from bench.analysis.measures import SAMPLES_PER_JOULE
 from bench.plots.style import GREY, INK, Frame, framed, look
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from bench.analysis.grid import Block, Pool
-    from bench.records.attempt import Attempt
 
 
-def samples_per_joule(
-    block: Block, title: str, where: str, attempts: Mapping[int, Attempt]
-) -> Figure:
+def samples_per_joule(block: Block, title: str, where: str) -> Figure:
     """Samples per joule by ranks: a bar per precision, a dot per run."""
     legend = [
         Patch(facecolor=style.color, edgecolor="white", hatch=style.hatch, label=label)
@@ -42,15 +37,11 @@ def samples_per_joule(
     width = max(6.4, 1.1 + 0.62 * (count + 0.7) * len(block.rows))
     figure, axes = framed(1, 1, (width, 3.2), frame, legend)
     ax = axes[0][0]
-    top = max(
-        value
-        for pool in block.pools
-        for value in energy.values(pool, attempts, measures.samples_per_joule)
-    )
+    top = max(value for pool in block.pools for value in pool.values(SAMPLES_PER_JOULE))
     for index, row in enumerate(block.rows):
         for position, precision in enumerate(block.precisions):
             x = index + (position - (count - 1) / 2) * 0.8 / count
-            _bar(ax, x, 0.74 / count, row.pools[precision], precision, attempts)
+            _bar(ax, x, 0.74 / count, row.pools[precision], precision)
     ax.set_xticks(
         range(len(block.rows)), [f"{ranks_text(r)}\n{sizes_text(block, r)}" for r in block.rows]
     )
@@ -61,17 +52,15 @@ def samples_per_joule(
     return figure
 
 
-def _bar(
-    ax: Axes, x: float, width: float, pool: Pool, precision: str, attempts: Mapping[int, Attempt]
-) -> None:
+def _bar(ax: Axes, x: float, width: float, pool: Pool, precision: str) -> None:
     style = look(precision)
-    data = energy.summary(pool, attempts, measures.samples_per_joule)
+    data = pool.summary(SAMPLES_PER_JOULE)
     if isinstance(data, Missing):
         ax.annotate(
             "n/a", (x, 0), xytext=(0, 3), textcoords="offset points", ha="center", color=GREY
         )
         return
     ax.bar(x, data.median, width, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch)
-    values = energy.values(pool, attempts, measures.samples_per_joule)
+    values = pool.values(SAMPLES_PER_JOULE)
     shifts = [((index + 0.5) / len(values) - 0.5) * width * 0.8 for index in range(len(values))]
     ax.plot([x + s for s in shifts], values, "o", ms=3.5, mfc="white", mec=INK, mew=0.7)

@@ -12,13 +12,12 @@ from bench.analysis.measures import BEST_HR
 from bench.render.model import Image
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from bench.analysis.grid import Block
     from bench.plots.style import Picture
     from bench.published.figures import Figure
-    from bench.records.attempt import Attempt
     from bench.suite.model import Suite
 
 CAPTIONS = {
@@ -44,7 +43,6 @@ class Sources:
 
     suite: Suite
     figures: tuple[Figure, ...]
-    attempts: Mapping[int, Attempt]
 
 
 def write_all(
@@ -114,7 +112,7 @@ def _of_block(sources: Sources, block: Block) -> Iterator[tuple[str, str, str, P
         rest = ", ".join(f"{name} {value}" for name, value in part.rows[0].rest)
         suffix = "".join(f"-{name}={value}" for name, value in part.rows[0].rest)
         title = f"{suite.title} ({data}{', ' if rest else ''}{rest})"
-        drawn = plots.draw(part, title, where, margin, lines, sources.attempts)
+        drawn = plots.draw(part, title, where, margin, lines)
         if suite.equivalence and len(block.precisions) == 1:
             drawn.pop("best-hr-histogram", None)  # one panel of `equivalence` each,
             drawn.pop("validation-curves", None)  # and one curve of `curves-of-arms`

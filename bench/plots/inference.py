@@ -135,13 +135,9 @@ def _series(block: Block) -> list[Series]:
     """A line per cell, those without a good run too."""
     rests = list(dict.fromkeys(row.rest for row in block.rows))
     found = []
-    for row in block.rows:
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            if pool.tally.outside:
-                continue
-            fill = FILLS[rests.index(row.rest) % len(FILLS)]
-            found.append(Series(cell_name(block, row, precision), precision, pool, fill))
+    for row, precision, pool in block.cells():
+        fill = FILLS[rests.index(row.rest) % len(FILLS)]
+        found.append(Series(cell_name(block, row, precision), precision, pool, fill))
     return found
 
 

@@ -14,18 +14,16 @@ from bench.plots.style import GREY, INK, Frame, framed, look
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from matplotlib.figure import Figure as Drawing
 
-    from bench.analysis.grid import Block, Pool
+    from bench.analysis.grid import Block
     from bench.records.attempt import Attempt
     from ncf.record import RunRecord
 
 
-def run_order(
-    block: Block, title: str, where: str, attempts: Mapping[int, Attempt] | None = None
-) -> Drawing:
+def run_order(block: Block, title: str, where: str) -> Drawing:
     """Every run's samples/s against the median of its cell, in the order in which they started.
 
     A machine that slows down shows as a slope or a step in all cells. Runs that something
@@ -35,27 +33,24 @@ def run_order(
         block: the runs.
         title: for the heading.
         where: machine and date.
-        attempts: the attempt of every good run, by the identity of its run.
     """
     legend: list[Any] = [
         Line2D([], [], ls="", color=look(p).color, marker=look(p).marker, ms=5, label=label)
         for p, label in ((p, precision_label(block, p)) for p in block.precisions)
     ]
-    runs: list[tuple[RunRecord, float]] = []
-    slowed: set[int] = set()
+    runs: list[tuple[Attempt, RunRecord, float]] = []
     for pool in block.pools:
-        values = [(run, THROUGHPUT.of(run)) for run in pool.runs]
-        known = [(run, value) for run, value in values if not isinstance(value, Missing)]
-        if known:
-            middle = statistics.median(value for _, value in known)
-            runs += [(run, value / middle - 1) for run, value in known]
-            slowed |= {id(run) for run, value in _slowed(pool)}
-            runs += [(run, value / middle - 1) for run, value in _slowed(pool)]
-    runs.sort(key=lambda one: (one[0].started_at, one[0].world_size, one[0].precision.requested))
-    flagged = {key: attempt.flags for key, attempt in (attempts or {}).items() if attempt.flags}
-    ringed = [(i, 100 * v) for i, (run, v) in enumerate(runs, 1) if id(run) in flagged]
-    crossed = [(i, 100 * v) for i, (run, v) in enumerate(runs, 1) if id(run) in slowed]
-    kinds = sorted({name for i, _ in ringed for name in flagged[id(runs[i - 1][0])]})
+        rates = _rates(pool.attempts)
+        if rates:
+            middle = statistics.median(rate for _, _, rate in rates)
+            slowed = _rates(a for a in pool.tally.failed if "slowed_down" in a.flags)
+            runs += [(attempt, run, rate / middle - 1) for attempt, run, rate in rates + slowed]
+    runs.sort(
+        key=lambda item: (item[1].started_at, item[1].world_size, item[1].precision.requested)
+    )
+    ringed = [(i, 100 * v) for i, (a, _, v) in enumerate(runs, 1) if a.ok and a.flags]
+    crossed = [(i, 100 * v) for i, (a, _, v) in enumerate(runs, 1) if not a.ok]
+    kinds = sorted({flag for attempt, _, _ in runs if attempt.ok for flag in attempt.flags})
     if ringed:
         label = f"flagged: {', '.join(kinds)}"
         legend.append(Line2D([], [], ls="", marker="o", ms=10, mfc="none", mec=INK, label=label))
@@ -77,7 +72,9 @@ def run_order(
     ax.axhline(0, color=GREY, lw=1.0)
     for precision in block.precisions:
         style = look(precision)
-        own = [(i, v) for i, (run, v) in enumerate(runs, 1) if run.precision.requested == precision]
+        own = [
+            (i, v) for i, (_, run, v) in enumerate(runs, 1) if run.precision.requested == precision
+        ]
         ax.plot(
             [i for i, _ in own],
             [100 * v for _, v in own],
@@ -97,7 +94,7 @@ def run_order(
             mec=INK,
             mew=1.0 if marker == "o" else 1.6,
         )
-    limit = max(1.0, 110 * max(abs(value) for _, value in runs))
+    limit = max(1.0, 110 * max(abs(value) for _, _, value in runs))
     ax.set_ylim(-limit, limit)
     ax.set_xlim(0.4, len(runs) + 0.6)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
@@ -107,12 +104,11 @@ def run_order(
     return figure
 
 
-def _slowed(pool: Pool) -> list[tuple[RunRecord, float]]:
-    """Runs of failed attempts in which a card protected itself, with their samples/s."""
-    found = []
-    for attempt in pool.tally.failed:
-        if attempt.run is not None and "slowed_down" in attempt.flags:
-            value = THROUGHPUT.of(attempt.run)
-            if not isinstance(value, Missing):
-                found.append((attempt.run, value))
-    return found
+def _rates(attempts: Iterable[Attempt]) -> list[tuple[Attempt, RunRecord, float]]:
+    """The attempts that have samples/s, with their record."""
+    rates = [(attempt, attempt.run, THROUGHPUT.of(attempt)) for attempt in attempts]
+    return [
+        (attempt, run, rate)
+        for attempt, run, rate in rates
+        if run is not None and not isinstance(rate, Missing)
+    ]

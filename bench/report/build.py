@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from bench.analysis.aggregate import Notation
     from bench.foreign.run import ForeignRun
     from bench.published.figures import Figure
-    from bench.records.attempt import Attempt
     from bench.render.model import Node
     from bench.suite.model import Cell, Suite
 
@@ -54,23 +53,11 @@ class Material:
     unreadable: tuple[tuple[str, str], ...]
     """Path within the suite's folder, and reason."""
 
-    @cached_property
-    def attempts(self) -> dict[int, Attempt]:
-        """The attempt of every good run, by the identity of its run."""
-        return {id(one.run): one for one in self.loaded.attempts if one.ok}
-
     def page(self, notation: Notation, images: Mapping[int, Sequence[Image]]) -> list[Node]:
         """The report."""
         theirs = foreign_tables.section(self.foreign, self.grouped.blocks[0], notation)
         return page(
-            self.suite,
-            self.grouped,
-            self.figures,
-            self.unreadable,
-            images,
-            notation,
-            theirs,
-            self.attempts,
+            self.suite, self.grouped, self.figures, self.unreadable, images, notation, theirs
         )
 
 
@@ -125,7 +112,7 @@ def write_report(
     pictures = plots_root / suite.name
     try:
         link = Path(os.path.relpath(pictures, material.folder)).as_posix()
-        sources = Sources(material.suite, material.figures, material.attempts)
+        sources = Sources(material.suite, material.figures)
         images, written = write_all(
             sources, material.grouped.blocks, pictures, link, write_if_changed
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.analysis import energy, inference_measures
+from bench.analysis import inference_measures
 from bench.analysis.aggregate import DEFAULT
+from bench.analysis.grid import has_energy
 from bench.analysis.labels import axes_text, one_line, precision_label
 from bench.analysis.measures import BEST_HR
 from bench.published.comparability import differences
@@ -45,7 +46,6 @@ def page(
     images: Mapping[int, Sequence[Image]],
     notation: Notation = DEFAULT,
     foreign: Sequence[Node] = (),
-    attempts: Mapping[int, Attempt] | None = None,
 ) -> list[Node]:
     """The whole report.
 
@@ -57,7 +57,6 @@ def page(
         images: pictures by index of the block.
         notation: how runs become one number.
         foreign: the part on runs of other programs, if there are any.
-        attempts: the attempt of every good run, by the identity of its run: their energy.
     """
     nodes: list[Node] = [Heading(1, suite.title)]
     if suite.description:
@@ -79,7 +78,7 @@ def page(
             nodes.append(Text(notation.explained))
         if block.runs:
             nodes += _measured(suite, block, index + 1, figures, notation)
-            nodes += _energy(block, index + 1, attempts or {}, notation)
+            nodes += _energy(block, index + 1, notation)
         else:
             nodes.append(Text("There is no good run yet."))
         nodes += _missing(block, index + 1)
@@ -183,14 +182,12 @@ def _memory(block: Block, number: int, notation: Notation) -> list[Node]:
     ]
 
 
-def _energy(
-    block: Block, number: int, attempts: Mapping[int, Attempt], notation: Notation
-) -> list[Node]:
-    """Nothing where no driver told it."""
-    if not energy.known(block, attempts):
+def _energy(block: Block, number: int, notation: Notation) -> list[Node]:
+    """Nothing where no run has its energy recorded."""
+    if not has_energy(block):
         return []
     title = f"Energy ({notation.name})"
-    table = energy.table(block, attempts, notation)
+    table = resources.energy(block, notation)
     return [
         Heading(2, title),
         Text(

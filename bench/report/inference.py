@@ -64,7 +64,7 @@ def latencies(block: Block, notation: Notation = DEFAULT) -> Table:
             batch_cell(size),
             *_latency_cells(pool, PAIRS, size, notation),
         )
-        for row, precision, pool in _cells(block)
+        for row, precision, pool in block.cells()
         for size in batches(block.runs, PAIRS)
     ]
     headers = ("Ranks", *rest_names(block), "Precision", "Batch", *NAMES, "Calls", "Runs")
@@ -83,7 +83,7 @@ def ranking(block: Block, notation: Notation = DEFAULT) -> Table:
             notation.measured(pool, scores_rate(RANKING, size), scores),
             *_latency_cells(pool, RANKING, size, notation),
         )
-        for row, precision, pool in _cells(block)
+        for row, precision, pool in block.cells()
         for size in batches(block.runs, RANKING)
     ]
     headers = ("Ranks", *rest_names(block), "Precision", "Users", "Users/s", "Scores/s")
@@ -144,11 +144,6 @@ def _speedup(above: Pool, below: Pool, measure: Measure, notation: Notation) -> 
     if isinstance(full, Missing):
         return Missing(f"baseline: {full.reason}")
     return mixed if isinstance(mixed, Missing) else notation.ratio(mixed, full, measure)
-
-
-def _cells(block: Block) -> list[tuple[Row, str, Pool]]:
-    found = ((row, p, row.pools[p]) for row in block.rows for p in block.precisions)
-    return [one for one in found if not one[2].tally.outside]
 
 
 def _place(block: Block, row: Row, precision: str) -> tuple[str, ...]:

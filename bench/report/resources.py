@@ -9,7 +9,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.grid import Block, Pool
+from bench.analysis.grid import Block, Pool, has_measure
 from bench.analysis.labels import head, precision_label, rest_names, word_names
 from bench.analysis.measures import (
     ACHIEVED_FLOPS,
@@ -18,8 +18,10 @@ from bench.analysis.measures import (
     FLOPS_LIMIT,
     FLOPS_PER_SAMPLE,
     INTENSITY,
+    JOULES_TO_BEST,
     MATMUL_PEAK,
     REDUCED_BYTES,
+    SAMPLES_PER_JOULE,
     SHARE_OF_LIMIT,
     SHARE_OF_MATMUL,
     STEP_SECONDS,
@@ -53,19 +55,15 @@ COUNTED = (FLOPS_PER_SAMPLE, BYTES_PER_SAMPLE, INTENSITY)
 def table(block: Block, notation: Notation = DEFAULT) -> Table:
     """Counts, peaks, the limit they make, what was reached and its share, a line per cell."""
     rows = []
-    for row in block.rows:
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            if pool.tally.outside:
-                continue
-            cells: list[str] = [
-                _counted(pool, measure, form)
-                if measure in COUNTED
-                else notation.measured(pool, measure, form)
-                for _, measure, form in COLUMNS
-            ]
-            cells.insert(6, bound_by(pool))
-            rows.append((*head(row), precision_label(block, precision), *cells))
+    for row, precision, pool in block.cells():
+        cells: list[str] = [
+            _counted(pool, measure, form)
+            if measure in COUNTED
+            else notation.measured(pool, measure, form)
+            for _, measure, form in COLUMNS
+        ]
+        cells.insert(6, bound_by(pool))
+        rows.append((*head(row), precision_label(block, precision), *cells))
     headers = [name for name, _, _ in COLUMNS]
     headers.insert(6, "Bound by")
     return Table(
@@ -78,8 +76,8 @@ def table(block: Block, notation: Notation = DEFAULT) -> Table:
 def bound_by(pool: Pool) -> str:
     """Which of the two peaks is the limit: `compute`, `memory`, or what differs among runs."""
     found = set()
-    for run in pool.runs:
-        limit, peak = FLOPS_LIMIT.of(run), MATMUL_PEAK.of(run)
+    for attempt in pool.attempts:
+        limit, peak = FLOPS_LIMIT.of(attempt), MATMUL_PEAK.of(attempt)
         if not isinstance(limit, Missing):
             found.add("compute" if limit == peak else "memory")
     return " or ".join(sorted(found)) or units.not_available()
@@ -88,7 +86,7 @@ def bound_by(pool: Pool) -> str:
 def _counted(pool: Pool, measure: Measure, form: units.Formatter) -> str:
     """A count, which has no spread unless the runs of a cell disagree."""
     data = pool.summary(measure)
-    keys = () if pool.tally.outside else (pool.tally.cell.key,)
+    keys = (pool.tally.cell.key,)
     if isinstance(data, Missing):
         return Cell(units.not_available(data.reason), Number(None, unit=measure.unit), keys)
     text = form(data.median) if data.min == data.max else f"{form(data.min)} to {form(data.max)}"
@@ -104,29 +102,27 @@ COMMUNICATION = (
 
 def has_communication(block: Block) -> bool:
     """Whether any run has its communication recorded."""
-    return any(pool.values(REDUCED_BYTES) for pool in block.pools)
+    return has_measure(block, REDUCED_BYTES)
 
 
 def communication(block: Block, notation: Notation = DEFAULT) -> Table:
     """Bytes and seconds of a step and the share of waiting, a line per cell of several ranks."""
     rows = []
-    for row in block.rows:
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            if pool.tally.outside or (row.ranks == 1 and not pool.values(REDUCED_BYTES)):
-                continue
-            modes = sorted({run.communication.parallel for run in pool.runs if run.communication})
-            rows.append(
-                (
-                    *head(row),
-                    precision_label(block, precision),
-                    " or ".join(modes) or units.not_available(),
-                    _reduced_bytes(pool),
-                    notation.measured(pool, STEP_SECONDS, units.milliseconds),
-                    notation.measured(pool, WAITING_SHARE, units.percent),
-                    waiting_by_rank(pool),
-                )
+    for row, precision, pool in block.cells():
+        if row.ranks == 1 and not pool.values(REDUCED_BYTES):
+            continue
+        modes = sorted({run.communication.parallel for run in pool.runs if run.communication})
+        rows.append(
+            (
+                *head(row),
+                precision_label(block, precision),
+                " or ".join(modes) or units.not_available(),
+                _reduced_bytes(pool),
+                notation.measured(pool, STEP_SECONDS, units.milliseconds),
+                notation.measured(pool, WAITING_SHARE, units.percent),
+                waiting_by_rank(pool),
             )
+        )
     headers = ("Ranks", *rest_names(block), "Precision", "Mode", "All-reduced a step")
     headers += ("Step (ms)", "Waiting", "Waiting by rank")
     return Table(headers, tuple(rows), (*word_names(block), "Precision", "Mode"))
@@ -148,3 +144,21 @@ def _reduced_bytes(pool: Pool) -> str:
         return Cell(units.not_available(data.reason), Number(None, unit="bytes"), (key,))
     ends = dict.fromkeys(units.size(value) for value in (data.min, data.max))
     return Cell(" to ".join(ends), Number(data.median, data.min, data.max, data.n, "bytes"), (key,))
+
+
+def energy(block: Block, notation: Notation) -> Table:
+    """Samples per joule and energy to the best HR@k, by ranks and precision."""
+    labels = [precision_label(block, precision) for precision in block.precisions]
+    rows = []
+    for row in block.rows:
+        pools = [row.pools[precision] for precision in block.precisions]
+        rows.append(
+            (
+                *head(row),
+                *(notation.measured(pool, SAMPLES_PER_JOULE, units.count) for pool in pools),
+                *(notation.measured(pool, JOULES_TO_BEST, units.count) for pool in pools),
+            )
+        )
+    headers = ("Ranks", *rest_names(block), *(f"{label} (samples/J)" for label in labels))
+    headers += tuple(f"{label} to best (J)" for label in labels)
+    return Table(headers, tuple(rows), word_names(block))

@@ -32,16 +32,16 @@ TRAINING: tuple[Column, ...] = (
 
 def run_lists(grouped: Grouped, attempts: Sequence[Attempt]) -> list[RunList]:
     """A list per block and cell that has attempts, in the order of the tables."""
-    owners: dict[int, int] = {}  # by identity: the very attempts and runs that were grouped
+    owners: dict[tuple[str, int, int], int] = {}
     homes: dict[str, int] = {}
     for number, block in enumerate(grouped.blocks):
         for pool in block.pools:
             homes.setdefault(pool.tally.cell.key, number)
-            owners |= {id(one): number for one in (*pool.runs, *pool.tally.failed)}
+            owners |= {_key(one): number for one in (*pool.attempts, *pool.tally.failed)}
     found: dict[tuple[int, str], list[Attempt]] = defaultdict(list)
     for attempt in sorted(attempts, key=lambda a: (a.seed, a.attempt)):
         key = attempt.cell.key
-        owner = owners.get(id(attempt.run) if attempt.ok else id(attempt), homes.get(key))
+        owner = owners.get(_key(attempt), homes.get(key))
         if owner is not None:  # else its cell is outside the grid
             found[owner, key].append(attempt)
     return [
@@ -52,12 +52,16 @@ def run_lists(grouped: Grouped, attempts: Sequence[Attempt]) -> list[RunList]:
     ]
 
 
+def _key(attempt: Attempt) -> tuple[str, int, int]:
+    return attempt.cell.key, attempt.seed, attempt.attempt
+
+
 def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
     cell, columns = pool.tally.cell, _columns(pool)
-    counts = {id(run) for run in pool.runs}
+    counted_keys = {_key(attempt) for attempt in pool.attempts}
     rows, links = [], []
     for attempt in attempts:
-        later = attempt.ok and id(attempt.run) not in counts
+        later = attempt.ok and _key(attempt) not in counted_keys
         message = "a later attempt of this seed counts" if later else ""
         message = attempt.failure.message if attempt.failure else message
         message = "; ".join(part for part in (message, ", ".join(attempt.flags)) if part)
@@ -100,7 +104,7 @@ def _columns(pool: Pool) -> tuple[Column, ...]:
 def _value(attempt: Attempt, measure: Measure, form: units.Formatter) -> str:
     if attempt.run is None or not attempt.ok:
         return ""
-    value = measure.of(attempt.run)
+    value = measure.of(attempt)
     if isinstance(value, Missing):
         return Cell(units.not_available(value.reason), Number(None, unit=measure.unit))
     return Cell(form(value), Number(value, n=1, unit=measure.unit))

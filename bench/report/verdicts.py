@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts
 from bench.analysis.labels import axes_text, word_names
-from bench.analysis.measures import BEST_HR, reached_target
+from bench.analysis.measures import BEST_HR, best_hr, reached_target
 from bench.published.figures import select
 from bench.render import units
 from bench.render.model import Cell, Number, Table
@@ -155,7 +155,7 @@ def _not_converged(pool: Pool, popularity: float) -> int:
 
 
 def _converged(run: RunRecord, popularity: float) -> bool:
-    best = BEST_HR.of(run)
+    best = best_hr(run)
     return not isinstance(best, Missing) and best > popularity and reached_target(run) is not False
 
 

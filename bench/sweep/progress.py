@@ -116,7 +116,7 @@ def run_result(attempt: Attempt, left: float | None) -> str:
     seconds = took(attempt.wall_seconds)
     if attempt.ok and attempt.run is not None:
         if not attempt.run.epochs and (sizes := batches([attempt.run], PAIRS)):
-            speed = units.show(scores_rate(PAIRS, sizes[-1]).of(attempt.run), units.count)
+            speed = units.show(scores_rate(PAIRS, sizes[-1]).of(attempt), units.count)
             return f"{speed} samples/s at batch {units.count(sizes[-1])}, {seconds}{time_left}"
         speed = units.show(throughput(attempt.run), units.count)
         rate = units.show(best_hr(attempt.run), units.hit_rate)

@@ -7,7 +7,7 @@ import math
 import random
 
 from bench.records.attempt import Attempt, Failure
-from bench.suite.model import DataSpec, Suite, cells
+from bench.suite.model import Cell, DataSpec, Suite, cells
 from ncf.record import Dataset, Epoch, Precision, RunRecord
 
 CPU_HOST = {
@@ -143,6 +143,11 @@ def make_attempt(cell, seed, run=None, *, status=None, number=1, host=None, minu
         host=CPU_HOST if host is None else host,
         run=run,
     )
+
+
+def as_attempt(run) -> Attempt:
+    """A good attempt with this record."""
+    return make_attempt(Cell({}, {}, "cell"), run.seed, run)
 
 
 def grid(

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from sample_records import make_run
+from sample_records import as_attempt, make_run
 
 from bench.analysis import measures
 from bench.stats.summary import Missing
@@ -74,7 +74,7 @@ def test_a_run_that_was_never_evaluated_says_so():
     run = make_run(hit_rates=(None, None))
 
     for measure in (measures.BEST_HR, measures.TIME_TO_BEST, measures.EPOCHS_TO_BEST):
-        assert measure.of(run) == Missing("never evaluated")
+        assert measure.of(as_attempt(run)) == Missing("never evaluated")
 
 
 def test_non_finite_rates_and_losses_are_not_numbers():

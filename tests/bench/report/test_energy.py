@@ -8,14 +8,16 @@ from paths import CSV
 from pictures import WHERE, texts
 from sample_records import grid, make_attempt, make_suite
 
-from bench.analysis import energy, measures
+from bench.analysis import measures
 from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.grid import has_energy
 from bench.analysis.group import group
 from bench.plots import bars as plots
 from bench.plots import run_order
 from bench.plots.style import render
 from bench.records.attempt import Attempt
 from bench.records.store import Store
+from bench.report import resources
 from bench.report.build import tables
 from bench.stats.summary import Missing
 from bench.suite.model import cells
@@ -38,10 +40,6 @@ def with_energy(attempts, joules=1000.0):
 
 def block_of(attempts):
     return group(cells(SUITE), SUITE.seeds, attempts).blocks[0]
-
-
-def lookup(attempts):
-    return {id(a.run): a for a in attempts if a.ok}
 
 
 def test_samples_per_joule_counts_all_gpus():
@@ -73,13 +71,13 @@ def test_energy_that_is_not_known_for_every_gpu_is_missing_and_never_zero(facts)
 def test_the_table_shows_efficiency_and_energy_to_the_best():
     attempts = with_energy(grid(SUITE))
 
-    table = energy.table(block_of(attempts), lookup(attempts), DEFAULT)
+    table = resources.energy(block_of(attempts), DEFAULT)
 
     assert table.headers[1] == "FP32 (samples/J)"
     assert table.rows[0][1] == "3,962 (3,962 to 3,962), n=3"
     assert table.rows[1][1] == "1,981 (1,981 to 1,981), n=3"
     assert table.rows[0][3].startswith("800 (700 to 800), n=3")
-    assert energy.table(block_of(attempts), lookup(attempts), Notation("best")).rows[0][3] == (
+    assert resources.energy(block_of(attempts), Notation("best")).rows[0][3] == (
         "700 (worst 800), n=3"
     )
 
@@ -88,7 +86,7 @@ def test_cells_without_energy_say_so():
     attempts = grid(SUITE)
     some = [*with_energy(attempts[:3]), *attempts[3:]]
 
-    table = energy.table(block_of(some), lookup(some), DEFAULT)
+    table = resources.energy(block_of(some), DEFAULT)
 
     assert table.rows[0][1].endswith("n=3")
     assert table.rows[1][1] == "n/a (not recorded)"
@@ -115,14 +113,17 @@ def test_the_picture_is_drawn_only_where_energy_was_recorded():
     def draw():
         from bench.plots.energy_plots import samples_per_joule
 
-        figures.append(samples_per_joule(block, "Sample", WHERE, lookup(attempts)))
+        figures.append(samples_per_joule(block, "Sample", WHERE))
         return figures[0]
 
     render(draw)
     assert len(figures[0].axes[0].patches) == 4
     assert "n = 3" in " ".join(texts(figures[0]))
-    assert not energy.known(block, {})
-    assert "energy" not in plots.draw(block, "Sample", WHERE)
+    without = block_of(grid(SUITE))
+    assert has_energy(block)
+    assert not has_energy(without)
+    assert "energy" in plots.draw(block, "Sample", WHERE)
+    assert "energy" not in plots.draw(without, "Sample", WHERE)
 
 
 def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
@@ -136,7 +137,7 @@ def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
     figures = []
 
     def draw():
-        figures.append(run_order.run_order(block, "Sample", WHERE, lookup(attempts)))
+        figures.append(run_order.run_order(block, "Sample", WHERE))
         return figures[0]
 
     render(draw)

@@ -8,7 +8,7 @@ import golden
 import pytest
 from sample_figures import FIGURES
 from sample_inference import SUITE, infer_run, inference_blocks, inference_grid
-from sample_records import grid, make_attempt, make_suite
+from sample_records import as_attempt, grid, make_attempt, make_suite
 from table_cells import cell, rows_of
 
 from bench.analysis.aggregate import DEFAULT, Notation
@@ -31,16 +31,16 @@ def with_calls(seconds, work="pairs", batch=8, scores=8):
 def test_a_rate_is_the_pairs_of_all_calls_over_their_seconds():
     run = with_calls([0.1, 0.3])
 
-    assert scores_rate("pairs", 8).of(run) == pytest.approx(2 * 8 / 0.4)
-    assert scores_rate("pairs", 16).of(run) == Missing("not measured")
-    assert scores_rate("ranking", 8).of(run) == Missing("not measured")
+    assert scores_rate("pairs", 8).of(as_attempt(run)) == pytest.approx(2 * 8 / 0.4)
+    assert scores_rate("pairs", 16).of(as_attempt(run)) == Missing("not measured")
+    assert scores_rate("ranking", 8).of(as_attempt(run)) == Missing("not measured")
 
 
 def test_ranking_counts_users_and_scores():
     run = with_calls([0.5, 0.5], "ranking", batch=64, scores=64 * 1000)
 
-    assert users_rate(64).of(run) == 128.0
-    assert scores_rate("ranking", 64).of(run) == 128_000.0
+    assert users_rate(64).of(as_attempt(run)) == 128.0
+    assert scores_rate("ranking", 64).of(as_attempt(run)) == 128_000.0
     assert batches([run], "ranking") == (64,)
     assert timed(run, "pairs", 64) is None
 
@@ -53,26 +53,26 @@ def test_a_percentile_needs_enough_calls_and_lies_within_them(n, known):
     run = with_calls([0.001 * (i + 1) for i in range(n)])
 
     for what in ("p90", "p95", "p99"):
-        value = latency("pairs", 8, what).of(run)
+        value = latency("pairs", 8, what).of(as_attempt(run))
         if what in known:
             assert 0.001 <= value <= 0.001 * n
         else:
             assert "needs" in value.reason
             assert f"n={n}" in value.reason
-    assert latency("pairs", 8, "max").of(run) == 0.001 * n
+    assert latency("pairs", 8, "max").of(as_attempt(run)) == 0.001 * n
 
 
 def test_ten_calls_of_1_to_10_ms():
     run = with_calls([0.001 * i for i in range(1, 11)])
 
-    assert latency("pairs", 8, "p50").of(run) == pytest.approx(0.0055)
-    assert latency("pairs", 8, "mean").of(run) == pytest.approx(0.0055)
-    assert latency("pairs", 8, "p90").of(run) == pytest.approx(0.0091)
+    assert latency("pairs", 8, "p50").of(as_attempt(run)) == pytest.approx(0.0055)
+    assert latency("pairs", 8, "mean").of(as_attempt(run)) == pytest.approx(0.0055)
+    assert latency("pairs", 8, "p90").of(as_attempt(run)) == pytest.approx(0.0091)
 
 
 @pytest.mark.parametrize("seconds", [(), (0.0, 0.0), (float("inf"),)])
 def test_no_time_is_no_rate(seconds):
-    assert isinstance(scores_rate("pairs", 8).of(with_calls(seconds)), Missing)
+    assert isinstance(scores_rate("pairs", 8).of(as_attempt(with_calls(seconds))), Missing)
 
 
 def test_a_suite_of_inference_alone_has_no_part_on_training():
