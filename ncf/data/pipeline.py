@@ -42,10 +42,11 @@ def from_ratings(
     from ncf.readers.rows import Parts
 
     path = Path(args.input)
-    files = inputs.find(path)
+    detected = inputs.detect(path, args.format)
+    files = detected.files
     with ThreadPoolExecutor(1) as pool:
         hashing = pool.submit(lambda: [sources.digests(file) for file in files])
-        loaded = inputs.load(path, args.format, args.threads)
+        loaded = detected.read(args.threads)
         digests = hashing.result()
     rows = loaded.rows
     archive = None
@@ -55,7 +56,7 @@ def from_ratings(
         n_rows = len(rows.users)
         last = None if rows.times is None else rows.times.max().item()
         sizes = len(rows.user_ids), len(rows.item_ids), len(rows.users)
-        archive = inputs.recognise(digests[0][0], *sizes, last)
+        archive = inputs.recognise_archive(digests[0][0], *sizes, last)
     stages.done("read", f"read {n_rows:,} rows of {loaded.label}: {loaded.format}")
     by_file = {file.name: sha256 for file, (_, sha256) in zip(files, digests, strict=True)}
     about = {

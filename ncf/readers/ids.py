@@ -1,4 +1,4 @@
-"""Ids as they stood in the source: bytes, kept end to end in one array with offsets.
+"""Ids as the source writes them: bytes, concatenated in one array with offsets.
 
 Ids are text, so `01` and `1` differ and 4000000000 costs no more than its ten digits.
 """
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-_NEAR_LENGTH = 2  # bytes that an id may be longer or shorter than the one that was meant
-_NEAR_MOST = 20_000  # ids looked at: a message need not wait for millions
+_NEAR_LENGTH = 2  # bytes by which a similar id may be longer or shorter
+_NEAR_MOST = 20_000  # ids compared: a message must not wait for millions
 
 
 @dataclass(frozen=True)
@@ -30,27 +30,30 @@ class Ids:
         """One id as text; bytes that are not UTF-8 show as backslash escapes."""
         if not 0 <= index < len(self):
             raise IndexError(f"{index} is not between 0 and {len(self) - 1}")
-        own = self.text[self.offsets[index] : self.offsets[index + 1]]
-        return own.tobytes().decode("utf-8", "backslashreplace")
+        return self.bytes_of(index).decode("utf-8", "backslashreplace")
+
+    def bytes_of(self, index: int) -> bytes:
+        """One id as the source writes it."""
+        return self.text[self.offsets[index] : self.offsets[index + 1]].tobytes()
 
     def find(self, text: str) -> int | None:
         """The number of an id, compared byte by byte; None if there is no such id."""
-        wanted = text.encode("utf-8", "surrogateescape")
-        rows = np.flatnonzero(np.diff(self.offsets) == len(wanted))
-        for place, byte in enumerate(wanted):
+        encoded = text.encode("utf-8", "surrogateescape")
+        rows = np.flatnonzero(np.diff(self.offsets) == len(encoded))
+        for place, byte in enumerate(encoded):
             rows = rows[self.text[self.offsets[rows] + place] == byte]
         return int(rows[0]) if len(rows) else None
 
     def near(self, text: str, n: int = 3) -> list[str]:
-        """Ids that may have been meant: those written alike, else those that look alike."""
+        """Ids for a did-you-mean: equal but for case, blanks and leading zeros, else similar."""
         plain = _plain(text)
         close = np.flatnonzero(np.abs(np.diff(self.offsets) - len(text.encode())) <= _NEAR_LENGTH)
-        known = [self.text_of(int(row)) for row in close[:_NEAR_MOST]]
-        alike = [name for name in known if _plain(name) == plain]
-        return alike[:n] or difflib.get_close_matches(text, known, n=n, cutoff=0.6)
+        names = [self.text_of(int(row)) for row in close[:_NEAR_MOST]]
+        alike = [name for name in names if _plain(name) == plain]
+        return alike[:n] or difflib.get_close_matches(text, names, n=n, cutoff=0.6)
 
     def take(self, rows: npt.NDArray[np.integer[Any]]) -> Ids:
-        """The ids at these places, in this order."""
+        """The ids with these numbers, in this order."""
         starts = self.offsets[rows]
         lengths = np.diff(self.offsets)[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
@@ -60,7 +63,7 @@ class Ids:
 
     @classmethod
     def numbered(cls, n: int) -> Ids:
-        """The ids 1, 2, ... n, in that order, as generated data have them."""
+        """The ids 1, 2, ... n, in that order, for generated data."""
         width = len(str(n))
         digits = np.arange(1, n + 1).astype(f"S{width}").view(np.uint8).reshape(n, width)
         used = digits != 0  # shorter numbers are padded with zero bytes at the end

@@ -1,4 +1,8 @@
-"""What an input path holds: a table of ratings, or a split that comes in several files."""
+"""Which reader an input path needs, and what it reads: a table of ratings or a given split.
+
+`READERS` lists the readers in the order in which they are tried; an input that none of them
+recognises is read as a text table.
+"""
 
 from __future__ import annotations
 
@@ -6,125 +10,138 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ncf.errors import UserError
-from ncf.readers import ncf_paper as paper
-from ncf.readers import npz, parquet
-from ncf.readers import table as ratings
-from ncf.readers.sources import failures, sources
+from ncf.readers import ncf_paper, npz, parquet, table
+from ncf.readers.sources import find_sources, reading_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from ncf.readers.rows import Parts, Ratings
+    from ncf.readers.sources import Source
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Rows, and what to call them.
+    """Rows and how reports and messages call them.
 
-    `rows` are `Parts` where the split was given. `label` names the input in messages, `files` are
-    those that were read, `columns` the names of the used ones, where columns have names.
-    `triple` are the NCF paper's files, if it was those.
+    `rows` are `Parts` where the data came with a split. `label` names the input in messages;
+    `columns` are the names of the columns that were read, where columns have names.
+    `test_row_place` gives file and line of a test row, counted from 0, where it is known.
     """
 
     rows: Ratings | Parts
     name: str
     label: str
     format: str
-    files: tuple[Path, ...]
     columns: Mapping[str, str | None] | None = None
     member: str | None = None
-    triple: paper.Triple | None = None
+    test_row_place: Callable[[int], str] | None = None
 
     def place_of_test_row(self, row: int) -> str:
-        """Where a row of a given test half stands, as messages name it; `row` counts from 0."""
-        if self.triple is not None:
-            return paper.place_of(self.triple, row)
+        """The place of a row of a given test half, as messages name it; `row` counts from 0."""
+        if self.test_row_place is not None:
+            return self.test_row_place(row)
         return f"{self.label} test row {row + 1}"
 
 
-def find(path: Path) -> tuple[Path, ...]:
-    """The files that `load` will read, without reading them.
+@dataclass(frozen=True)
+class Input:
+    """A recognised input: its files, and a function that reads them with a number of threads."""
 
-    Raises:
-        UserError: nothing there, or parts of a split are missing.
-    """
-    with failures(str(path)):
-        if not path.is_dir():
-            if paper.is_part(path.name) and path.exists():
-                return _files_of(paper.beside(path))
-            sources(path)
-            return (path,)
-        train, test = npz.split_files(path)
-        if train and test:
-            return (*train, *test)
-        triple = paper.inside(path)
-    if triple is None:
-        raise UserError(
-            f"{path}: is a folder without a split (train*.npz and test*.npz, or *{paper.TRAIN} "
-            f"and *{paper.TEST}); give the ratings file or the zip"
-        )
-    return _files_of(triple)
+    files: tuple[Path, ...]
+    read: Callable[[int], Loaded]
 
 
-def load(path: Path, tried: str = "auto", threads: int = 1) -> Loaded:
-    """Read an input.
+def detect(path: Path, separator: str = "auto") -> Input:
+    """Choose the reader of an input; only the beginnings of its files are read.
 
     Args:
         path: a file, or a folder with a split in several files.
-        tried: "auto", or the only separator to try (see `ratings.choose`).
-        threads: threads to read with; changes the time, never the result.
+        separator: "auto", or the key of `sniff.SEPARATORS` of a text table.
 
     Raises:
-        UserError: one line with file, place and what is wrong.
+        UserError: nothing is there, parts of a split are missing, or no reader recognises it.
     """
-    files = find(path)
-    if path.is_dir() or paper.is_part(path.name):
-        _refuse_separator(path, tried, "a split in several files")
-        return _several(path, files, threads)
-    offered = sources(path)
-    first = offered[0] if offered else None
-    if first is not None and first.packing == "parquet":
-        _refuse_separator(path, tried, "a Parquet file")
+    with reading_errors(str(path)):
+        sources = [] if path.is_dir() else find_sources(path)
+        for kind, recognise in READERS:
+            recognised = recognise(path, sources)
+            if recognised and separator != "auto":
+                raise UserError(f"--format {separator}: {path} is {kind}; leave --format out")
+            if recognised:
+                return recognised
+    if not sources and path.is_dir():
+        raise UserError(
+            f"{path}: is a folder without a split (train*.npz and test*.npz, or "
+            f"*{ncf_paper.TRAIN} and *{ncf_paper.TEST}); give the ratings file or the zip"
+        )
+    return _text_table(path, sources, separator)
+
+
+def _npz_folder(path: Path, sources: Sequence[Source]) -> Input | None:
+    train, test = ([], []) if sources else npz.split_files(path)
+    if not train or not test:
+        return None
+
+    def read(_threads: int) -> Loaded:
+        return Loaded(npz.read_split(train, test), path.name, str(path), "NumPy pairs")
+
+    return Input((*train, *test), read)
+
+
+def _npz_archive(path: Path, sources: Sequence[Source]) -> Input | None:
+    if not sources or not all((source.member or "").endswith(".npy") for source in sources):
+        return None
+    return Input(
+        (path,), lambda _threads: Loaded(npz.read(path), _stem(path), str(path), "NumPy pairs")
+    )
+
+
+def _paper_split(path: Path, sources: Sequence[Source]) -> Input | None:
+    triple = ncf_paper.find_triple(path, sources)
+    if triple is None:
+        return None
+    train = triple.train
+    name = _stem(path) if train.member else train.path.name.removesuffix(ncf_paper.TRAIN)
+
+    def read(threads: int) -> Loaded:
+        rows = ncf_paper.read(triple, threads)
+        return Loaded(rows, name, str(path), "NCF paper", test_row_place=triple.place_of_test_row)
+
+    return Input(triple.files, read)
+
+
+def _parquet_file(path: Path, sources: Sequence[Source]) -> Input | None:
+    if not sources or sources[0].packing != "parquet":
+        return None
+
+    def read(threads: int) -> Loaded:
         rows, columns = parquet.read(path, threads)
-        return Loaded(rows, _stem(path), str(path), "Parquet", files, columns)
-    if first is not None and first.member is not None:
-        if npz.is_npz(path):
-            _refuse_separator(path, tried, "a NumPy archive")
-            return Loaded(npz.read(path), _stem(path), str(path), "NumPy pairs", files)
-        triple = paper.within(offered, str(path))
-        if triple is not None:
-            _refuse_separator(path, tried, "a split in several files")
-            return _from_triple(triple, _stem(path), str(path), files, threads)
-    source, layout = ratings.choose(path, tried)
-    rows = ratings.read(source, layout, threads)
-    described, used = layout.describe(), layout.used()
-    return Loaded(rows, _stem(path), source.label, described, files, used, source.member)
+        return Loaded(rows, _stem(path), str(path), "Parquet", columns)
+
+    return Input((path,), read)
 
 
-def _several(path: Path, files: tuple[Path, ...], threads: int) -> Loaded:
-    if files[0].suffix == ".npz":
-        train, test = npz.split_files(path)
-        return Loaded(npz.read_split(train, test), path.name, str(path), "NumPy pairs", files)
-    stem = files[0].name.removesuffix(paper.TRAIN)
-    return _from_triple(paper.beside(files[0]), stem, str(path), files, threads)
+def _text_table(path: Path, sources: Sequence[Source], separator: str) -> Input:
+    chosen = table.choose(path, sources, separator)
+    source, layout = chosen.source, chosen.layout
+
+    def read(threads: int) -> Loaded:
+        rows = chosen.read(threads)
+        described = layout.describe()
+        return Loaded(rows, _stem(path), source.label, described, layout.used(), source.member)
+
+    return Input((path,), read)
 
 
-def _from_triple(
-    triple: paper.Triple, name: str, label: str, files: tuple[Path, ...], threads: int
-) -> Loaded:
-    rows = paper.read(triple, threads)
-    return Loaded(rows, name, label, "NCF paper", files, triple=triple)
-
-
-def _files_of(triple: paper.Triple) -> tuple[Path, ...]:
-    parts = (triple.train, triple.test, triple.negative)
-    return tuple(part.path for part in parts if part is not None)
-
-
-def _refuse_separator(path: Path, tried: str, what: str) -> None:
-    if tried != "auto":
-        raise UserError(f"--format {tried}: {path} is {what}; leave --format out")
+READERS: Final = (
+    ("a split in several files", _npz_folder),
+    ("a NumPy archive", _npz_archive),
+    ("a split in several files", _paper_split),
+    ("a Parquet file", _parquet_file),
+)
+"""What messages call each kind of input, and the function that returns its `Input`, or None."""
 
 
 def _stem(path: Path) -> str:
@@ -137,7 +154,7 @@ def _stem(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Archive:
-    """What GroupLens publishes: sizes before any filter, last timestamp, MD5 of the zip."""
+    """Facts of a GroupLens archive: sizes before any filter, last timestamp, MD5 of the zip."""
 
     users: int
     items: int
@@ -154,20 +171,20 @@ ARCHIVES: Final = {
     "ml-25m": Archive(162541, 59047, 25_000_095, 1574327703, "6b51fb2759a8657d3bfcbfc42b592ada"),
     "ml-32m": Archive(200948, 84432, 32_000_204, 1697164147, "d472be332d4daa821edc399621853b57"),
 }
-"""The last timestamps keep generated files with the same counts from passing as the real ones."""
+"""The last timestamps distinguish generated files with the same counts from the real ones."""
 
 
-def recognise(
+def recognise_archive(
     md5: str | None, users: int, items: int, interactions: int, last_time: float | None
 ) -> tuple[str, str] | None:
-    """Name of the archive and what gave it away ("md5" or "counts"); None for other data.
+    """Name of the archive and how it was recognised ("md5" or "counts"); None for other data.
 
-    A known zip counts as known only if what was read from it has the known sizes too.
+    The MD5 alone is not enough: the rows that were read must have the archive's sizes too.
     """
-    for name, known in ARCHIVES.items():
-        if (known.users, known.items, known.interactions) == (users, items, interactions):
-            if known.md5 == md5:
+    for name, archive in ARCHIVES.items():
+        if (archive.users, archive.items, archive.interactions) == (users, items, interactions):
+            if archive.md5 == md5:
                 return name, "md5"
-            if known.last_time == last_time:
+            if archive.last_time == last_time:
                 return name, "counts"
     return None

@@ -1,6 +1,6 @@
 """Reading the NCF paper's three files: NAME.train.rating, NAME.test.rating, NAME.test.negative.
 
-The first two are ratings files without header. A line of the third is `(user,item)` and that test
+The first two are ratings files without a header. A line of the third is `(user,item)` and that test
 row's sampled negatives, separated by tabs; they are kept as they are.
 """
 
@@ -15,22 +15,22 @@ import numpy as np
 import pyarrow as pa
 
 from ncf.errors import UserError
-from ncf.readers import rows
-from ncf.readers import table as ratings
-from ncf.readers.numbering import merged, numbered
-from ncf.readers.rows import Codes, Parts
-from ncf.readers.sniff import Layout, SniffError, sniff
-from ncf.readers.sources import Source, sources
+from ncf.readers.rows import Parts, merged, numbered
+from ncf.readers.sniff import SniffError
+from ncf.readers.sources import Source, find_sources
+from ncf.readers.table import TextTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
     from pathlib import Path
 
     from ncf.readers.ids import Ids
+    from ncf.readers.rows import Codes, Ratings
 
 TRAIN: Final = ".train.rating"
 TEST: Final = ".test.rating"
 NEGATIVE: Final = ".test.negative"
+_ENDINGS: Final = (TRAIN, TEST, NEGATIVE)
 _PAIR: Final = re.compile(rb"\(\s*([^,()\s]+)\s*,\s*([^,()\s]+)\s*\)\Z")
 
 
@@ -42,37 +42,52 @@ class Triple:
     test: Source
     negative: Source | None
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The paths that are read: three, two, or the one of the zip."""
+        parts = (self.train, self.test, self.negative)
+        return tuple(dict.fromkeys(part.path for part in parts if part is not None))
 
-def is_part(name: str) -> bool:
-    """Whether a file's name is that of one of the three."""
-    return name.endswith((TRAIN, TEST, NEGATIVE))
-
-
-def beside(path: Path) -> Triple:
-    """The triple that a file belongs to.
-
-    Raises:
-        UserError: the training or the test file is not there.
-    """
-    stem = path.name
-    for ending in (TRAIN, TEST, NEGATIVE):
-        stem = stem.removesuffix(ending)
-    return _triple(str(path), stem, _files(path.parent.iterdir()))
+    def place_of_test_row(self, row: int) -> str:
+        """File and line of a test row, counted from 0."""
+        return _table(self.test).place_of(row)
 
 
-def within(offered: Iterable[Source], label: str) -> Triple | None:
-    """The triple among a zip's members, or None.
+def find_triple(path: Path, members: Sequence[Source]) -> Triple | None:
+    """The triple in a folder, among a zip's members, or that a file belongs to; or None.
 
     Raises:
         UserError: there are several, or one is not complete.
     """
-    by_name = {PurePath(source.member or "").name: source for source in offered}
-    return _only(label, by_name)
+    if path.is_dir():
+        sources = _files_in(path)
+    elif path.name.endswith(_ENDINGS):
+        stem = path.name
+        for ending in _ENDINGS:
+            stem = stem.removesuffix(ending)
+        return _triple(str(path), stem, _files_in(path.parent))
+    else:
+        sources = {PurePath(source.member or "").name: source for source in members}
+    stems = sorted({name.removesuffix(TRAIN) for name in sources if name.endswith(TRAIN)})
+    if len(stems) > 1:
+        listed = ", ".join(stems[:5])
+        raise UserError(f"{path}: holds several splits ({listed}); give one {TRAIN} file")
+    return _triple(str(path), stems[0], sources) if stems else None
 
 
-def inside(folder: Path) -> Triple | None:
-    """The triple in a folder, or None; raises as `within`."""
-    return _only(str(folder), _files(folder.iterdir()))
+def _files_in(folder: Path) -> dict[str, Source]:
+    return {
+        path.name: find_sources(path)[0]
+        for path in folder.iterdir()
+        if path.is_file() and path.name.endswith(_ENDINGS)
+    }
+
+
+def _triple(label: str, stem: str, sources: dict[str, Source]) -> Triple:
+    for ending in (TRAIN, TEST):
+        if stem + ending not in sources:
+            raise UserError(f"{label}: the split is incomplete, {stem}{ending} is missing")
+    return Triple(sources[stem + TRAIN], sources[stem + TEST], sources.get(stem + NEGATIVE))
 
 
 def read(triple: Triple, threads: int) -> Parts:
@@ -81,10 +96,7 @@ def read(triple: Triple, threads: int) -> Parts:
     Raises:
         UserError: one line with file, line and what is wrong.
     """
-    tables = [
-        ratings.read(source, _layout(source), threads) for source in (triple.train, triple.test)
-    ]
-    train, test = tables
+    train, test = (_table(source).read(threads) for source in (triple.train, triple.test))
     user_maps, user_ids = merged([train.user_ids, test.user_ids])
     item_lists = [train.item_ids, test.item_ids]
     codes = None
@@ -103,23 +115,17 @@ def read(triple: Triple, threads: int) -> Parts:
     )
 
 
-def place_of(triple: Triple, row: int) -> str:
-    """File and line of a test row, counted from 0."""
-    return ratings.place_of(triple.test, _layout(triple.test), row)
-
-
-def _layout(source: Source) -> Layout:
-    sample, complete = source.sample()
+def _table(source: Source) -> TextTable:
     try:
-        return sniff(sample, complete=complete)
+        return TextTable.sniffed(source)
     except SniffError as error:
         raise UserError(f"{source.label}: {error}") from None
 
 
-def _negatives(source: Source, test: rows.Ratings) -> tuple[Codes, Ids]:
+def _negatives(source: Source, test: Ratings) -> tuple[Codes, Ids]:
     """Item numbers [n_test, n], in the order of the test rows, and the ids they number."""
     row_of = {
-        (_plain(test.user_ids, user), _plain(test.item_ids, item)): row
+        (test.user_ids.bytes_of(user), test.item_ids.bytes_of(item)): row
         for row, (user, item) in enumerate(zip(test.users, test.items, strict=True))
     }
     rows: list[int] = []
@@ -129,14 +135,13 @@ def _negatives(source: Source, test: rows.Ratings) -> tuple[Codes, Ids]:
         for number, line in enumerate(stream, 1):
             head, *items = line.split()
             place = f"{source.label} line {number}"
+            shown = head.decode("utf-8", "backslashreplace")
             pair = _PAIR.match(head)
             if not pair:
-                shown = head.decode("utf-8", "backslashreplace")
                 raise UserError(f"{place}: begins with {shown!r:.40}, not with (user,item)")
             row = row_of.pop((pair[1], pair[2]), None)
             if row is None:
-                shown = head.decode("utf-8", "backslashreplace")
-                raise UserError(f"{place}: {shown} is no test row, or is there twice")
+                raise UserError(f"{place}: {shown} is not a test row, or is there twice")
             width = len(items) if width is None else width
             if len(items) != width or not items:
                 raise UserError(f"{place}: {len(items)} negatives, but line 1 has {width}")
@@ -151,26 +156,3 @@ def _negatives(source: Source, test: rows.Ratings) -> tuple[Codes, Ids]:
     table = np.empty((len(rows), width or 0), np.int32)
     table[rows] = number_of[encoded.indices.to_numpy()].reshape(len(rows), -1)
     return table, ids
-
-
-def _plain(ids: Ids, index: int) -> bytes:
-    return ids.text[ids.offsets[index] : ids.offsets[index + 1]].tobytes()
-
-
-def _files(paths: Iterable[Path]) -> dict[str, Source]:
-    return {path.name: sources(path)[0] for path in paths if path.is_file() and is_part(path.name)}
-
-
-def _only(label: str, by_name: dict[str, Source]) -> Triple | None:
-    stems = sorted({name.removesuffix(TRAIN) for name in by_name if name.endswith(TRAIN)})
-    if len(stems) > 1:
-        found = ", ".join(stems[:5])
-        raise UserError(f"{label}: holds several splits ({found}); give one {TRAIN} file")
-    return _triple(label, stems[0], by_name) if stems else None
-
-
-def _triple(label: str, stem: str, by_name: dict[str, Source]) -> Triple:
-    for ending in (TRAIN, TEST):
-        if stem + ending not in by_name:
-            raise UserError(f"{label}: {stem}{ending} is not beside it, so there is no split")
-    return Triple(by_name[stem + TRAIN], by_name[stem + TEST], by_name.get(stem + NEGATIVE))

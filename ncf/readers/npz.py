@@ -8,30 +8,21 @@ one split whose parts are read one after another. Nothing is ever unpickled.
 from __future__ import annotations
 
 import re
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ncf.errors import UserError
-from ncf.readers.numbering import merged, whole_numbers
-from ncf.readers.rows import Parts, Ratings
+from ncf.readers.rows import Parts, Ratings, merged, whole_numbers
 from ncf.readers.sniff import FIRST_SECONDS
-from ncf.readers.sources import failures
+from ncf.readers.sources import reading_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
 Table = npt.NDArray[np.integer[Any]]
-
-
-def is_npz(path: Path) -> bool:
-    """Whether a zip holds NumPy arrays only."""
-    with failures(str(path)), zipfile.ZipFile(path) as archive:
-        names = archive.namelist()
-    return bool(names) and all(name.endswith(".npy") for name in names)
 
 
 def read(path: Path) -> Ratings | Parts:
@@ -41,15 +32,14 @@ def read(path: Path) -> Ratings | Parts:
         UserError: one line with the file, the array and what is wrong.
     """
     arrays = _arrays(path)
-    train = {name: array for name, array in arrays.items() if name.lower().startswith("train")}
-    test = {name: array for name, array in arrays.items() if name.lower().startswith("test")}
-    negative = {name: array for name, array in arrays.items() if "neg" in name.lower()}
-    test = {name: array for name, array in test.items() if name not in negative}
+    negatives = [array for name, array in arrays.items() if "neg" in name.lower()]
+    train = [name for name in arrays if name.lower().startswith("train")]
+    test = [
+        name for name in arrays if name.lower().startswith("test") and "neg" not in name.lower()
+    ]
     if train and test:
-        drawn = next(iter(negative.values()), None)
-        tables = [_pairs(path, name, array) for name, array in train.items()]
-        held_out = [_pairs(path, name, array) for name, array in test.items()]
-        return _parts(path, tables, held_out, drawn)
+        tables, held_out = ([_pairs(path, n, arrays[n]) for n in names] for names in (train, test))
+        return _parts(path, tables, held_out, negatives[0] if negatives else None)
     if len(arrays) != 1:
         raise UserError(
             f"{path}: holds {', '.join(arrays) or 'no arrays'}; expected one table, or train and "
@@ -61,18 +51,11 @@ def read(path: Path) -> Ratings | Parts:
         raise UserError(f"{path}: array {name} has no rows")
     users, user_ids = whole_numbers(table[:, 0])
     items, item_ids = whole_numbers(table[:, 1])
-    column = time_column(table)
-    times = None if column is None else table[:, column].astype(np.int64)
+    # Times are the fourth column, or a third that holds seconds rather than ratings.
+    times = None
+    if table.shape[1] == 4 or (table.shape[1] == 3 and table[:, 2].min() >= FIRST_SECONDS):
+        times = table[:, -1].astype(np.int64)
     return Ratings(users, items, times, user_ids, item_ids)
-
-
-def time_column(table: Table) -> int | None:
-    """The fourth column, or a third that holds seconds rather than ratings."""
-    if table.shape[1] >= 4:
-        return 3
-    if table.shape[1] == 3 and len(table) and int(table[:, 2].min()) >= FIRST_SECONDS:
-        return 2
-    return None
 
 
 def split_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -118,7 +101,7 @@ def _parts(path: Path, train: list[Table], test: list[Table], negatives: Any) ->
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    with failures(str(path)):
+    with reading_errors(str(path)):
         try:
             with np.load(path, allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}

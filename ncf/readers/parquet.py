@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ncf.errors import UserError
-from ncf.readers.numbering import encoded
-from ncf.readers.rows import Ratings
+from ncf.readers.rows import Ratings, check_finite, number_column
 from ncf.readers.sniff import ITEM_NAMES, TIME_NAMES, USER_NAMES, SniffError, find_column
-from ncf.readers.sources import failures
+from ncf.readers.sources import reading_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from ncf.readers.ids import Ids
+    from ncf.readers.rows import Codes
 
 
 def read(path: Path, threads: int) -> tuple[Ratings, dict[str, str | None]]:
@@ -28,7 +28,7 @@ def read(path: Path, threads: int) -> tuple[Ratings, dict[str, str | None]]:
     Raises:
         UserError: one line with the file and what is wrong, with the row where there is one.
     """
-    with failures(str(path)):
+    with reading_errors(str(path)):
         try:
             return _read(path, threads)
         except pa.ArrowException as error:
@@ -46,8 +46,8 @@ def _read(path: Path, threads: int) -> tuple[Ratings, dict[str, str | None]]:
             raise UserError(f"{path}: {error}") from None
         if user is None or item is None:
             lacks, some = ("user", USER_NAMES) if user is None else ("item", ITEM_NAMES)
-            known = ", ".join(some[:4])
-            raise UserError(f"{path}: no {lacks} column in {names!r}; name one {known}, ...")
+            examples = ", ".join(some[:4])
+            raise UserError(f"{path}: no {lacks} column in {names!r}; name one {examples}, ...")
         used = [names[place] for place in (user, item, time) if place is not None]
         table = file.read(columns=used, use_threads=threads > 1)
     if table.num_rows == 0:
@@ -61,37 +61,29 @@ def _read(path: Path, threads: int) -> tuple[Ratings, dict[str, str | None]]:
     return Ratings(users, items, times, user_ids, item_ids), columns
 
 
-def _ids(path: Path, column: pa.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int32], Ids]:
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
+def _ids(path: Path, column: pa.ChunkedArray, name: str) -> tuple[Codes, Ids]:
+    column, kind = _plain(column)
     if pa.types.is_floating(kind):  # whole numbers that pandas turned into floats
         _refuse_nulls(path, column, name, "no id")
         values = column.to_numpy()
         whole = np.isfinite(values) & (values == np.floor(values)) & (np.abs(values) < 2.0**53)
         if not whole.all():
             row = int(np.argmin(whole))
-            raise UserError(f"{path} row {row + 1}: id {values[row]} in {name} is no whole number")
+            raise UserError(
+                f"{path} row {row + 1}: id {values[row]} in {name} is not a whole number"
+            )
         column, kind = pa.chunked_array([pa.array(values.astype(np.int64))]), pa.int64()
     text = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_text(kind)
     if not (pa.types.is_integer(kind) or text):
         raise UserError(f"{path}: ids in {name} are {kind}; they must be numbers or text")
     _refuse_nulls(path, column, name, "no id")
     single = column.dictionary_encode().unify_dictionaries().combine_chunks()
-    codes, ids = encoded(single)
-    if ids.offsets[1] == 0:
-        row = int(np.argmax(codes == 0))
-        raise UserError(f"{path} row {row + 1}: empty id in {name}")
-    return codes, ids
+    return number_column(single, name, lambda row: f"{path} row {row + 1}")
 
 
 def _times(path: Path, column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
     _refuse_nulls(path, column, name, "no timestamp")
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-        column = column.cast(kind)
+    column, kind = _plain(column)
     if pa.types.is_date(kind):
         column = column.cast(pa.timestamp("ms")).cast(pa.int64())
     elif pa.types.is_timestamp(kind):
@@ -103,14 +95,19 @@ def _times(path: Path, column: pa.ChunkedArray, name: str) -> npt.NDArray[Any]:
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         raise UserError(f"{path}: times in {name} are {kind}; they must be numbers or dates")
     times: npt.NDArray[Any] = column.to_numpy()
-    if times.dtype.kind == "f" and not np.isfinite(times).all():
-        row = int(np.argmin(np.isfinite(times)))
-        raise UserError(f"{path} row {row + 1}: timestamp {times[row]} is not finite")
+    check_finite(times, lambda row: f"{path} row {row + 1}")
     return times.astype(np.int64) if times.dtype.kind in "iu" else times.astype(np.float64)
 
 
+def _plain(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.DataType]:
+    """A column without dictionary encoding, and the type of its values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column, column.type
+
+
 def _parsed(path: Path, texts: pa.Array, name: str) -> pa.Array:
-    """Times that were stored as text: numbers, else ISO dates."""
+    """Times stored as text: numbers, else ISO dates."""
     texts = pc.utf8_trim_whitespace(texts)
     for kind in (pa.int64(), pa.float64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
         try:

@@ -1,4 +1,4 @@
-"""Where a table comes from: a file, a compressed file, or a member of a zip read in place.
+"""The streams of a file: the file itself, what it compresses, or a zip's members read in place.
 
 All failures of reading become one line that names the file (and the member).
 """
@@ -13,14 +13,14 @@ import lzma
 import zipfile
 import zlib
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 SAMPLE_BYTES: Final = 1 << 16
@@ -33,13 +33,18 @@ _UNREADABLE: Final = (
     (b"\x89HDF", "an HDF5 file; export it as CSV"),
     (b"\x93NUMPY", "a .npy array; save it with numpy.savez or as CSV"),
 )
-_PACKED: Final = (
+_PACKINGS: Final = (
     (b"\x1f\x8b", "gzip"),
     (b"BZh", "bzip2"),
     (b"\xfd7zXZ\0", "xz"),
     (b"\x28\xb5\x2f\xfd", "zstd"),
     (b"PAR1", "parquet"),
 )
+_OPENERS: Final[Mapping[str, Callable[..., Any]]] = {
+    "gzip": gzip.open,
+    "bzip2": bz2.open,
+    "xz": lzma.open,
+}
 
 
 @dataclass(frozen=True)
@@ -60,16 +65,12 @@ class Source:
     def open(self) -> Iterator[IO[bytes]]:
         """The unpacked bytes from the start; whatever fails in the block becomes a UserError."""
         with contextlib.ExitStack() as stack:
-            stack.enter_context(failures(self.label))
+            stack.enter_context(reading_errors(self.label))
             if self.member is not None:
                 archive = stack.enter_context(zipfile.ZipFile(self.path))
                 yield stack.enter_context(archive.open(self.member))
-            elif self.packing == "gzip":
-                yield cast("IO[bytes]", stack.enter_context(gzip.open(self.path, "rb")))
-            elif self.packing == "bzip2":
-                yield cast("IO[bytes]", stack.enter_context(bz2.open(self.path, "rb")))
-            elif self.packing == "xz":
-                yield cast("IO[bytes]", stack.enter_context(lzma.open(self.path, "rb")))
+            elif self.packing in _OPENERS:
+                yield stack.enter_context(_OPENERS[self.packing](self.path, "rb"))
             elif self.packing == "zstd":
                 packed = stack.enter_context(self.path.open("rb"))
                 yield cast("IO[bytes]", pa.CompressedInputStream(packed, "zstd"))
@@ -83,13 +84,13 @@ class Source:
         return sample[:SAMPLE_BYTES], len(sample) <= SAMPLE_BYTES
 
 
-def sources(path: Path) -> list[Source]:
-    """The streams a path offers: one for a file, one per member for a zip.
+def find_sources(path: Path) -> list[Source]:
+    """The streams of a file: one, or one per member of a zip.
 
     Raises:
-        UserError: missing, a folder, empty, a corrupt zip, or a kind of file that is not read.
+        UserError: missing, a folder, empty, a corrupt zip, or a format that cannot be read.
     """
-    with failures(str(path)):
+    with reading_errors(str(path)):
         if path.is_dir():
             raise UserError(f"{path}: is a folder; give the ratings file or the zip")
         size = path.stat().st_size
@@ -101,15 +102,17 @@ def sources(path: Path) -> list[Source]:
         if magic.startswith(start):
             raise UserError(f"{path}: {what}")
     if magic.startswith(b"PK"):
-        return _members(path)
-    packing = next((name for start, name in _PACKED if magic.startswith(start)), "plain")
+        with reading_errors(str(path)), zipfile.ZipFile(path) as archive:
+            infos = [info for info in archive.infolist() if info.file_size and not info.is_dir()]
+        return [Source(path, info.file_size, info.filename) for info in infos[:_MOST_MEMBERS]]
+    packing = next((name for start, name in _PACKINGS if magic.startswith(start)), "plain")
     return [Source(path, size, packing=packing)]
 
 
 def digests(path: Path) -> tuple[str | None, str]:
-    """MD5 of a zip (by which archives are known; else None) and SHA-256 of a file, in hex."""
+    """MD5 of a zip (which identifies archives; else None) and SHA-256 of a file, in hex."""
     md5, sha256 = hashlib.md5(usedforsecurity=False), hashlib.sha256()
-    with failures(str(path)), path.open("rb") as file:
+    with reading_errors(str(path)), path.open("rb") as file:
         is_zip = file.read(2) == b"PK"
         file.seek(0)
         while block := file.read(1 << 20):
@@ -119,15 +122,9 @@ def digests(path: Path) -> tuple[str | None, str]:
     return md5.hexdigest() if is_zip else None, sha256.hexdigest()
 
 
-def _members(path: Path) -> list[Source]:
-    with failures(str(path)), zipfile.ZipFile(path) as archive:
-        infos = [info for info in archive.infolist() if info.file_size and not info.is_dir()]
-    return [Source(path, info.file_size, info.filename) for info in infos[:_MOST_MEMBERS]]
-
-
 @contextlib.contextmanager
-def failures(label: str) -> Iterator[None]:
-    """Turn what the system and the unpackers raise into one line."""
+def reading_errors(label: str) -> Iterator[None]:
+    """Turn the errors of the system and the unpackers into one line."""
     try:
         yield
     except FileNotFoundError:
@@ -135,7 +132,7 @@ def failures(label: str) -> Iterator[None]:
     except _CORRUPT as error:
         raise UserError(f"{label}: truncated or corrupt ({error}); fetch it again") from None
     except OSError as error:
-        if error.errno is None:  # not the system's: an unpacker met what it cannot unpack
+        if error.errno is None:  # raised by an unpacker, not by the system
             raise UserError(f"{label}: truncated or corrupt ({error}); fetch it again") from None
         raise UserError(f"{label}: cannot be read ({error.strerror or error})") from None
     except (RuntimeError, NotImplementedError) as error:  # an encrypted or exotic zip

@@ -9,7 +9,8 @@ import pytest
 from paths import ROOT
 
 from ncf.data import candidates, synthetic
-from ncf.readers import table as ratings
+from ncf.readers import table
+from ncf.readers.sources import find_sources
 
 TEXT = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -24,9 +25,10 @@ def test_the_examples_are_there() -> None:
 @pytest.mark.parametrize("block", TABLES, ids=lambda block: block[:12])
 def test_every_example_of_a_table_is_read_with_its_times(tmp_path: Path, block: str) -> None:
     (tmp_path / "example").write_text(block, encoding="utf-8")
-    source, layout = ratings.choose(tmp_path / "example")
-    read = ratings.read(source, layout)
-    assert len(read.users) == 3 - layout.has_header
+    path = tmp_path / "example"
+    example = table.choose(path, find_sources(path))
+    read = example.read()
+    assert len(read.users) == 3 - example.layout.has_header
     assert read.times is not None
     assert read.times.min() > 800_000_000
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from ncf.readers import rows
-from ncf.readers import table as ratings
+from ncf.readers import rows, table
+from ncf.readers.sources import find_sources
 
 UTF8_BOM = b"\xef\xbb\xbf"
 ROWS = [("7", "30", "100"), ("7", "4", "200"), ("10", "30", "50")]
 
 
 def read(path: Path, tried: str = "auto") -> rows.Ratings:
-    return ratings.read(*ratings.choose(path, tried))
+    return table.choose(path, find_sources(path), tried).read()
 
 
 def read_bytes(tmp_path: Path, content: bytes, tried: str = "auto") -> rows.Ratings:

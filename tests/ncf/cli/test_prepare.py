@@ -256,12 +256,12 @@ def test_the_same_rows_from_a_zip_and_from_a_file_are_the_same_data(tmp_path: Pa
 
 def test_archives_are_recognised_by_digest_or_by_counts_and_last_timestamp() -> None:
     md5 = "0e33842e24a9c977be4e0107933c0723"
-    assert inputs.recognise(md5, 943, 1682, 100_000, None) == ("ml-100k", "md5")
-    assert inputs.recognise("", 943, 1682, 100_000, 893286638.0) == ("ml-100k", "counts")
+    assert inputs.recognise_archive(md5, 943, 1682, 100_000, None) == ("ml-100k", "md5")
+    assert inputs.recognise_archive("", 943, 1682, 100_000, 893286638.0) == ("ml-100k", "counts")
     # Generated data with the published counts are not the real ones.
-    assert inputs.recognise("", 943, 1682, 100_000, 893286639) is None
-    assert inputs.recognise("", 943, 1682, 100_000, None) is None
-    assert inputs.recognise(md5, 943, 1682, 99_999, 893286638) is None
+    assert inputs.recognise_archive("", 943, 1682, 100_000, 893286639) is None
+    assert inputs.recognise_archive("", 943, 1682, 100_000, None) is None
+    assert inputs.recognise_archive(md5, 943, 1682, 99_999, 893286638) is None
 
 
 def test_the_options_offer_what_the_modules_can_do() -> None:
@@ -282,7 +282,7 @@ def test_numbered_ids_are_the_numbers_from_one() -> None:
 
 def test_help_waits_for_no_heavy_library() -> None:
     code = (
-        "import sys, argparse; from ncf import prepare\n"
+        "import sys, argparse; from ncf.cli import prepare\n"
         "prepare.add_prepare_arguments(argparse.ArgumentParser())\n"
         "sys.exit(bool({'numpy', 'pyarrow', 'tensorflow'} & set(sys.modules)))"
     )

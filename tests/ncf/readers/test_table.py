@@ -24,8 +24,7 @@ from rating_tables import (
     read_bytes,
 )
 
-from ncf.readers import sources
-from ncf.readers import table as ratings
+from ncf.readers import sources, table
 
 
 @pytest.mark.parametrize("content", FORMATS.values(), ids=FORMATS.keys())
@@ -131,7 +130,7 @@ def test_ids_round_trip(rows: list[tuple[str, str]], quoted: bool) -> None:
 
     text = "".join(f"{field(user)},{field(item)}\n" for user, item in rows)
     source = MemorySource(b"user,item\n" + text.encode())
-    found = ratings.read(source, ratings.sniff(source.content, complete=True))
+    found = table.TextTable.sniffed(source).read()
     assert pairs(found) == rows
 
 
@@ -160,7 +159,7 @@ def test_a_table_larger_than_a_block_is_read_as_one(
     lines = [f'{n % 97},"a\n{n % 53}",{n}\n' for n in range(20_000)]
     content = "".join(["user,item,ts\n", *lines]).encode()
     whole = read_bytes(tmp_path, content)
-    monkeypatch.setattr(ratings, "_BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(table, "_BLOCK_BYTES", 1 << 12)
     parts = read_bytes(tmp_path, content)
     np.testing.assert_array_equal(whole.items, parts.items)
     np.testing.assert_array_equal(whole.times, parts.times)
