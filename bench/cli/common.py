@@ -44,7 +44,7 @@ OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
     """A shipped suite or a file, checked against the trainer's options."""
     from bench.analysis.metrics import NAMES as METRICS
-    from bench.host.flags import FLAGS
+    from bench.host.samples import FLAGS
     from bench.suite.parse import parse
 
     if name not in suites.shipped() and "/" not in name and not name.endswith(".toml"):

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from bench import suites
 from bench.cli.common import FAILED, OK, load_suite
 from bench.errors import UserError
-from bench.host import machine
 from bench.host.doctor import Facts, Finding, Place, diagnose
 from bench.host.machine import read_host
 from bench.host.telemetry import Monitor
@@ -77,7 +76,7 @@ def _facts(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> Facts:
     answer = _probe(trainer, folder)
     if data and folder and not isinstance(answer, str):
         data = {**data, **(answer["data"] or {})}
-    seen = machine.snapshot(monitor, host.gpus, len(host.gpus))
+    seen = monitor.snapshot(host.gpus, len(host.gpus))
     cards = [
         {**card, "default_power_limit_watts": _default_limit(monitor, gpu)}
         for card, gpu in zip(seen["gpus"], host.gpus, strict=True)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 FASTEST_FIRST = "FASTEST_FIRST"
-"""CUDA's own order of devices, which NVML cannot tell; the sweep asks for PCI_BUS_ID instead."""
+"""CUDA's default order of devices, unknown to NVML; the sweep sets PCI_BUS_ID instead."""
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU as the driver describes it; None where it does not say.
+    """One GPU as the driver describes it; None for facts that it does not provide.
 
-    `slices` are the MIG devices of a card that is split; a slice is a Gpu with a `card`.
+    `slices` are the UUIDs of the MIG devices of a partitioned card; a slice is a Gpu with `card`.
     """
 
     name: str
@@ -26,10 +26,10 @@ class Gpu:
 
 
 def read_gpus(nvml: Any = None) -> tuple[tuple[Gpu, ...], str | None, str | None]:
-    """GPUs in PCI order, driver version, and if there are no GPUs which of three reasons it is.
+    """GPUs in PCI order, the driver's version, and the reason if there are no GPUs.
 
     Args:
-        nvml: the module to ask; pynvml if not given.
+        nvml: the module to use; None for pynvml.
     """
     driver = connect(nvml)
     if isinstance(driver, str):
@@ -48,10 +48,10 @@ def read_gpus(nvml: Any = None) -> tuple[tuple[Gpu, ...], str | None, str | None
 
 
 def _read_gpu(driver: Driver, index: int) -> Gpu:
-    found = driver.ask("nvmlDeviceGetHandleByIndex", index)
-    if found.value is None:  # a card that has fallen off the bus is still a fact
-        return Gpu(f"GPU {index} ({found.reason})")
-    handle = found.value
+    answer = driver.ask("nvmlDeviceGetHandleByIndex", index)
+    if answer.value is None:  # a card that has fallen off the bus is listed, too
+        return Gpu(f"GPU {index} ({answer.reason})")
+    handle = answer.value
     memory = driver.ask("nvmlDeviceGetMemoryInfo", handle).value
     capability = driver.ask("nvmlDeviceGetCudaComputeCapability", handle).value
     pci = driver.ask("nvmlDeviceGetPciInfo", handle).value
@@ -67,13 +67,13 @@ def _read_gpu(driver: Driver, index: int) -> Gpu:
 
 
 def _slices(driver: Driver, handle: Any) -> list[str]:
-    """UUIDs of the MIG devices of a card; none if it is not split."""
+    """UUIDs of the MIG devices of a card; none if it is not partitioned."""
     mode = driver.ask("nvmlDeviceGetMigMode", handle).value
     if not mode or not mode[0]:
         return []
     most = driver.ask("nvmlDeviceGetMaxMigDeviceCount", handle).value or 0
-    handles = (driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(most))
-    uuids = (driver.ask("nvmlDeviceGetUUID", one.value).value for one in handles if one.value)
+    slices = (driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, i) for i in range(most))
+    uuids = (driver.ask("nvmlDeviceGetUUID", part.value).value for part in slices if part.value)
     return [uuid for uuid in uuids if uuid]
 
 
@@ -82,34 +82,35 @@ def visible(
 ) -> tuple[tuple[Gpu, ...], str | None]:
     """The GPUs that CUDA will show to a trainer, and the reason if none. Pure.
 
-    CUDA reads the list up to the first entry it does not know, and ignores the rest. An entry is
-    an index or the beginning of a UUID. Of split cards CUDA shows one slice.
+    CUDA reads the list up to the first unknown entry and ignores the rest. An entry is an index or
+    the beginning of a UUID. Of partitioned cards CUDA shows one slice.
 
     Args:
         gpus: all of them, in PCI order.
         cuda_visible_devices: the environment variable.
         order: CUDA_DEVICE_ORDER as the user set it.
     """
-    guess = order == FASTEST_FIRST and len({gpu.name for gpu in gpus}) > 1
+    ambiguous = order == FASTEST_FIRST and len({gpu.name for gpu in gpus}) > 1
     if cuda_visible_devices is None:
         whole = tuple(_whole(gpu) for gpu in gpus)
         split = [gpu for gpu in whole if gpu.card]
         shown = tuple(split[:1]) if split else whole
-        return tuple(replace(gpu, uuid=None) for gpu in shown) if guess else shown, None
+        return tuple(replace(gpu, uuid=None) for gpu in shown) if ambiguous else shown, None
     chosen: list[Gpu] = []
     for entry in cuda_visible_devices.split(","):
         gpu = _resolve(gpus, entry.strip())
         if gpu is None or gpu in chosen:
             break
-        # which card an index means is CUDA's secret then; no reading beats one of another card
-        chosen.append(replace(gpu, uuid=None) if guess and entry.strip().isdecimal() else gpu)
+        # CUDA may order devices differently from NVML, so an index is ambiguous: without a UUID
+        # nothing is read, rather than the wrong GPU
+        chosen.append(replace(gpu, uuid=None) if ambiguous and entry.strip().isdecimal() else gpu)
     if chosen:
         return tuple(chosen), None
     return (), f"CUDA_VISIBLE_DEVICES={cuda_visible_devices!r} hides all {len(gpus)} GPUs"
 
 
 def _whole(gpu: Gpu) -> Gpu:
-    """The card, or its first slice if it is split."""
+    """The card, or its first slice if it is partitioned."""
     return _slice(gpu, gpu.slices[0]) if gpu.slices else gpu
 
 
@@ -121,22 +122,22 @@ def _resolve(gpus: tuple[Gpu, ...], entry: str) -> Gpu | None:
     if entry.isdecimal():
         return _whole(gpus[int(entry)]) if int(entry) < len(gpus) else None
     if entry.startswith("MIG-"):
-        known = [(gpu, uuid) for gpu in gpus for uuid in gpu.slices]
-        if not known or "/" in entry:  # an old driver, or an old name: the card's affair
+        listed = [(gpu, uuid) for gpu in gpus for uuid in gpu.slices]
+        if not listed or "/" in entry:  # an old driver or an old name: its card is not known
             return Gpu(f"MIG slice {entry}", uuid=entry, card="unknown")
-        slices = [_slice(gpu, uuid) for gpu, uuid in known if uuid.startswith(entry)]
+        slices = [_slice(gpu, uuid) for gpu, uuid in listed if uuid.startswith(entry)]
         return slices[0] if len(slices) == 1 else None
     matches = [gpu for gpu in gpus if entry and gpu.uuid and gpu.uuid.startswith(entry)]
     return _whole(matches[0]) if len(matches) == 1 else None
 
 
 VALUE_NOT_AVAILABLE = 2**32 - 1
-"""nvml.h: what some drivers answer, with success, for what the hardware does not measure."""
+"""nvml.h: some drivers return this, with success, for values that the hardware lacks."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A value, or None with the reason."""
+    """A value, or None and the reason."""
 
     value: Any
     reason: str | None = None
@@ -149,7 +150,7 @@ class Driver:
         self._nvml = nvml
 
     def ask(self, question: str, *arguments: Any) -> Answer:
-        """One answer. Not supported, an older library, a lost card: None with the reason."""
+        """One answer; if the query fails (not supported, lost card, ...), None and the reason."""
         function = getattr(self._nvml, question, None)
         if function is None:
             return Answer(None, f"this nvidia-ml-py has no {question}")
@@ -164,15 +165,15 @@ class Driver:
         return Answer(value)
 
     def close(self) -> None:
-        """Let go of the driver."""
+        """End the connection."""
         self.ask("nvmlShutdown")
 
 
 def connect(nvml: Any = None) -> Driver | str:
-    """A connection, or which of these it is: no Python library, no NVML, no driver.
+    """A connection, or the reason: no Python library, no NVML, no driver.
 
     Args:
-        nvml: the module to ask; pynvml if not given.
+        nvml: the module to use; None for pynvml.
     """
     if nvml is None:
         try:

@@ -1,4 +1,4 @@
-"""The machine: processor, memory, GPUs, and what it can run. Read afresh at every call."""
+"""The machine: processor, memory, GPUs, and which cells it can run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,9 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from bench.files import write_new
-from bench.host.gpus import Answer, Gpu, read_gpus, visible
-from bench.host.samples import EVENT_REASONS
-from bench.process import proc
+from bench.host.gpus import Gpu, read_gpus, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from bench.host.telemetry import Card, Monitor
     from bench.suite.hosts import HostList
     from bench.suite.model import Cell, Suite
 
@@ -34,7 +29,7 @@ TF32_CAPABILITY = (8, 0)
 
 @dataclass(frozen=True)
 class Host:
-    """What a run depends on. `gpus` are those a trainer may use; `no_gpus` says why none."""
+    """The hardware of a run. `gpus` are those that a trainer may use; `no_gpus` says why none."""
 
     cpu_model: str
     cores: int
@@ -47,19 +42,18 @@ class Host:
     no_horovod: str | None = None
     mpirun: str | None = None
     slots: str | None = None
-    """Ranks on each of several hosts, `8+8`; None: on this one alone."""
+    """Ranks on each of several hosts, `8+8`; None for this host alone."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts that a record embeds; no path of this machine."""
-        data = asdict(self)
-        del data["horovodrun"], data["no_horovod"], data["mpirun"]
-        if self.slots is None:
-            del data["slots"]
-        return data
+        """The facts for a record; no path of this machine."""
+        hidden = {"horovodrun", "no_horovod", "mpirun"} | (
+            {"slots"} if self.slots is None else set()
+        )
+        return {name: value for name, value in asdict(self).items() if name not in hidden}
 
 
 def read_host(machine_id: str | None = None) -> Host:
-    """Look at this machine. Imports neither TensorFlow nor Horovod."""
+    """Read the facts of this machine. Imports neither TensorFlow nor Horovod."""
     gpus, driver, no_gpus = read_gpus()
     if gpus:
         gpus, no_gpus = visible(
@@ -81,20 +75,20 @@ def read_host(machine_id: str | None = None) -> Host:
 
 
 def machine_id(results: Path, *, create: bool) -> str | None:
-    """A random name for the machine that fills this results folder; git does not carry it along.
+    """A random name for the machine that fills this results folder; git ignores its file.
 
-    Hardware alone cannot tell our records from those of a like machine that came with a clone. A
-    container or a node that shares the folder shares the name.
+    Hardware alone cannot distinguish our records from those of a similar machine that came with a
+    clone. A container or a node that shares the folder shares the name.
 
     Raises:
-        OSError: it is to be created and cannot be.
+        OSError: `create`, and the file cannot be written.
     """
     path = results / ".machine-id"
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         return path.read_text(encoding="utf-8").strip() or None
     if not create:
         return None
-    with contextlib.suppress(FileExistsError):  # another suite's sweep was quicker
+    with contextlib.suppress(FileExistsError):  # another suite's sweep was faster
         write_new(path, secrets.token_hex(8) + "\n")
     return path.read_text(encoding="utf-8").strip() or None
 
@@ -102,8 +96,8 @@ def machine_id(results: Path, *, create: bool) -> str | None:
 def why_not(host: Host, ranks: int, precision: str, hosts: HostList | None = None) -> str | None:
     """Why this machine, or the given hosts, cannot run a cell; None if they can. Pure.
 
-    Each rank has a GPU of its own. Without any GPU the ranks share the processor, one core each
-    at least. What other hosts have is not known here: their slots are taken at their word.
+    Each rank needs one GPU; without any GPU the ranks share the processor and need one core each.
+    The hardware of other hosts is not known here: `hosts` gives their slots.
     """
     if precision == "tf32":
         if not host.gpus:
@@ -139,7 +133,7 @@ def find_horovodrun() -> tuple[str | None, str | None]:
 
 
 def _cpu_model() -> str:
-    for line in _lines("/proc/cpuinfo"):
+    for line in _text("/proc/cpuinfo").splitlines():  # psutil does not provide the model
         name, _, value = line.partition(":")
         if name.strip() in ("model name", "Model", "cpu model"):
             return value.strip()
@@ -152,71 +146,24 @@ def _cores() -> int:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
         cores = os.cpu_count() or 1
-    quota, _, period = " ".join(_lines("/sys/fs/cgroup/cpu.max")).partition(" ")
+    quota, _, period = _text("/sys/fs/cgroup/cpu.max").partition(" ")
     if quota.isdecimal() and period.isdecimal() and int(period) > 0:
         cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
     return cores
 
 
-def _memory_bytes() -> int | None:
-    """Memory of the machine, or the limit of the container when that is less."""
-    total = [line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal:")]
-    known = [int(kib) * 1024 for kib in total]
-    limit = "".join(_lines("/sys/fs/cgroup/memory.max")).strip()
-    if limit.isdecimal():
-        known.append(int(limit))
-    return min(known, default=None)
+def _memory_bytes() -> int:
+    """Memory of the machine, or the limit of the container if that is less."""
+    limit, total = _text("/sys/fs/cgroup/memory.max"), int(psutil.virtual_memory().total)
+    return min(int(limit), total) if limit.isdecimal() else total
 
 
-def _lines(path: str) -> list[str]:
-    """Lines of a file of the kernel; none where it does not exist."""
+def _text(path: str) -> str:
+    """A file of the kernel; empty if it does not exist."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+        return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
-        return []
-
-
-_SETTINGS = (
-    ("power_limit_watts", "nvmlDeviceGetPowerManagementLimit", ()),
-    ("max_sm_clock_mhz", "nvmlDeviceGetMaxClockInfo", (1,)),
-    ("application_sm_clock_mhz", "nvmlDeviceGetApplicationsClock", (1,)),
-    ("application_memory_clock_mhz", "nvmlDeviceGetApplicationsClock", (2,)),
-    ("persistence_mode", "nvmlDeviceGetPersistenceMode", ()),
-)
-
-
-def snapshot(monitor: Monitor, gpus: Sequence[Gpu], ranks: int) -> dict[str, Any]:
-    """What can be seen now of the machine and of the cards that a run uses."""
-    return {
-        "load_1min": proc.load(),
-        "memory_available_bytes": psutil.virtual_memory().available,
-        "governor": proc.governor(),
-        "gpus": [_card(monitor, card) for card in monitor.cards(gpus, ranks)],
-    }
-
-
-def _card(monitor: Monitor, card: Card) -> dict[str, Any]:
-    driver, handle = monitor.driver(), card.handle
-    if isinstance(driver, str) or handle.value is None:
-        return {"uuid": card.gpu.uuid, "null_reasons": {"all": handle.reason}}
-    answers = {
-        name: driver.ask(question, handle.value, *more) for name, question, more in _SETTINGS
-    }
-    power = answers["power_limit_watts"]
-    if power.value is not None:
-        answers["power_limit_watts"] = Answer(power.value / 1000)
-    answers["temperature_celsius"] = driver.ask("nvmlDeviceGetTemperature", handle.value, 0)
-    sample = monitor.sample(card, "", set())
-    foreign, bits = sample.foreign, sample.reasons.value
-    return {
-        "uuid": card.gpu.uuid,
-        **{name: answer.value for name, answer in answers.items()},
-        "event_reasons": None
-        if bits is None
-        else [name for bit, name in EVENT_REASONS.items() if bits & bit],
-        "foreign_processes": None if foreign is None else len(foreign),
-        "null_reasons": {name: a.reason for name, a in answers.items() if a.value is None},
-    }
+        return ""
 
 
 def unavailable(suite: Suite, host: Host, cell: Cell) -> str | None:

@@ -1,12 +1,15 @@
-"""Many readings become a few facts: mean, least, most; shares of time; energy. Pure.
+"""Samples of the GPUs during a run become statistics and flags. Pure.
 
-A field that could not be read is null, and `null_reasons` says why; nothing is ever 0 for want of
-an answer. Units are in the names.
+A value that could not be read is null and `null_reasons` says why; it is never 0. Units are part
+of the names. A flag is stored with the run and shown; it does not make the run invalid. Only a
+GPU that protects itself (thermal or hardware slowdown) does: the speed is then not that of the
+GPU.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +32,7 @@ EVENT_REASONS = {
 """Bits of nvmlDeviceGetCurrentClocksEventReasons (nvml.h)."""
 
 SLOWDOWNS = ("hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake")
-"""What a card does to protect itself; its speed is not the card's then."""
+"""What a GPU does to protect itself; a run with one of these is invalid."""
 
 IDLE = 0x1
 NOT_READ = "not read"
@@ -45,35 +48,37 @@ FIELDS = (
 )
 
 
+@dataclass
 class Series:
-    """Mean, least and most of the values so far."""
+    """Mean, minimum and maximum of the values so far."""
 
-    def __init__(self) -> None:
-        self.n, self.total = 0, 0.0
-        self.least, self.most = math.inf, -math.inf
-        self.reason = NOT_READ
+    n: int = 0
+    total: float = 0.0
+    minimum: float = math.inf
+    maximum: float = -math.inf
+    reason: str = NOT_READ
+    """Why the last sample without a value had none."""
 
     def add(self, answer: Answer) -> None:
-        """Count one reading; one without a value leaves its reason."""
+        """Count one sample."""
         if answer.value is None:
             self.reason = answer.reason or NOT_READ
             return
         value = float(answer.value)
         self.n, self.total = self.n + 1, self.total + value
-        self.least, self.most = min(self.least, value), max(self.most, value)
+        self.minimum, self.maximum = min(self.minimum, value), max(self.maximum, value)
 
     def facts(self) -> dict[str, float] | None:
-        """None if no reading had a value."""
+        """Plain data for the record; None if no sample had a value."""
         if not self.n:
             return None
-        return {
-            "mean": self.total / self.n, "min": self.least, "max": self.most, "n": self.n
-        }  # fmt: skip
+        mean = self.total / self.n
+        return {"mean": mean, "min": self.minimum, "max": self.maximum, "n": self.n}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at one GPU. `fields` has a key for each of FIELDS."""
+    """One sample of one GPU. `fields` has a key for each of FIELDS."""
 
     at: float
     fields: Mapping[str, Answer]
@@ -84,17 +89,16 @@ class Sample:
 
 @dataclass
 class GpuReadings:
-    """What was read of one GPU during a run."""
+    """All samples of one GPU during a run."""
 
     rank: int
     uuid: str | None
     series: dict[str, Series] = field(default_factory=lambda: {name: Series() for name in FIELDS})
     samples: int = 0
     with_reasons: int = 0
-    reasons: dict[str, int] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
     reasons_missing: str = NOT_READ
-    foreign: set[int] = field(default_factory=set)
-    foreign_known: bool = False
+    foreign: set[int] | None = None
     counter: list[float] = field(default_factory=list)
     counter_missing: str = NOT_READ
     sampled_joules: float = 0.0
@@ -103,23 +107,19 @@ class GpuReadings:
     def add(self, sample: Sample) -> None:
         """Count one sample."""
         self.samples += 1
-        for name in FIELDS:
-            self.series[name].add(sample.fields[name])
-        self._add_reasons(sample.reasons)
+        for name, series in self.series.items():
+            series.add(sample.fields[name])
+        bits = sample.reasons.value
+        if bits is None:
+            self.reasons_missing = sample.reasons.reason or NOT_READ
+        else:
+            self.with_reasons += 1
+            # an idle GPU may report any slowdown: it slows nothing down
+            shown = bits & IDLE or bits
+            self.reasons.update(name for bit, name in EVENT_REASONS.items() if shown & bit)
         self._add_energy(sample)
         if sample.foreign is not None:
-            self.foreign_known = True
-            self.foreign.update(sample.foreign)
-
-    def _add_reasons(self, reasons: Answer) -> None:
-        if reasons.value is None:
-            self.reasons_missing = reasons.reason or NOT_READ
-            return
-        self.with_reasons += 1
-        for bit, name in EVENT_REASONS.items():
-            # a card that does nothing may report any slow-down: it slows nothing down
-            if reasons.value & bit and (bit == IDLE or not reasons.value & IDLE):
-                self.reasons[name] = self.reasons.get(name, 0) + 1
+            self.foreign = {*(self.foreign or ()), *sample.foreign}
 
     def _add_energy(self, sample: Sample) -> None:
         if sample.energy_joules.value is None:
@@ -134,41 +134,101 @@ class GpuReadings:
             self.last_power = (sample.at, power)
 
     def joules(self) -> tuple[float | None, str]:
-        """Energy so far, and where it comes from, or why there is none."""
+        """Energy so far and its source, or None and the reason."""
         if len(self.counter) > 1:
-            used = self.counter[-1] - self.counter[0]
-            steps = zip(self.counter, self.counter[1:], strict=False)
-            if all(before <= after for before, after in steps):
-                return used, "counter"
+            if self.counter == sorted(self.counter):
+                return self.counter[-1] - self.counter[0], "counter"
             self.counter_missing = "the counter went back"
         if self.series["power_watts"].n > 1:
             return self.sampled_joules, "sampled power"
         return None, self.counter_missing
 
-    def share(self, reason: str) -> float:
-        """Share of the samples that show a reason."""
-        return self.reasons.get(reason, 0) / self.with_reasons if self.with_reasons else 0.0
-
     def facts(self) -> dict[str, Any]:
         """Plain data for the record."""
-        missing = {name: one.reason for name, one in self.series.items() if not one.n}
         energy, source = self.joules()
+        shares = {name: count / self.with_reasons for name, count in sorted(self.reasons.items())}
+        missing = {name: series.reason for name, series in self.series.items() if not series.n}
         if energy is None:
             missing["energy_joules"] = source
         if not self.with_reasons:
             missing["event_reasons"] = self.reasons_missing
-        if not self.foreign_known:
+        if self.foreign is None:
             missing["foreign_processes"] = "the driver does not list processes"
         return {
             "rank": self.rank,
             "uuid": self.uuid,
             "samples": self.samples,
-            **{name: one.facts() for name, one in self.series.items()},
+            **{name: series.facts() for name, series in self.series.items()},
             "energy_joules": energy,
-            "energy_source": source if energy is not None else None,
-            "event_reasons": {name: self.share(name) for name in sorted(self.reasons)}
-            if self.with_reasons
-            else None,
-            "foreign_processes": len(self.foreign) if self.foreign_known else None,
+            "energy_source": None if energy is None else source,
+            "event_reasons": shares if self.with_reasons else None,
+            "foreign_processes": None if self.foreign is None else len(self.foreign),
             "null_reasons": missing,
         }
+
+
+OTHERS_SHARE = 0.10
+"""A run is flagged if other programs used more than this share of the processor time."""
+STEAL_SHARE = 0.02
+"""Likewise for time that a hypervisor gave to another guest."""
+SLOWDOWN_SHARE = 0.01
+"""Share of the samples that may show a slowdown: 1 stray sample in 100 does not count."""
+POWER_CAP_SHARE = 0.05
+
+FLAGS = {
+    "busy_host": "other programs used more than 10 % of the processor time",
+    "stolen_cpu": "a hypervisor gave more than 2 % of the processor time to others",
+    "foreign_gpu_process": "another program was on a GPU of the run",
+    "clocks_changed": "clock or power limits differed before and after the run",
+    "power_capped": "the power limit held the clocks down in more than 5 % of the readings",
+    "slowed_down": "a GPU protected itself (thermal or hardware slow-down); the run is invalid",
+    "stored_later": "the sweep died before it could store the run; the next one did, no telemetry",
+}
+"""Meaning of each flag."""
+
+_SETTINGS = (
+    "power_limit_watts",
+    "max_sm_clock_mhz",
+    "application_sm_clock_mhz",
+    "application_memory_clock_mhz",
+    "persistence_mode",
+)
+"""Settings that must not change during a run."""
+
+
+def flags(
+    before: Mapping[str, Any], during: Mapping[str, Any], after: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The flags of a run, in the order of FLAGS."""
+    cpu, gpus = during.get("cpu") or {}, during.get("gpus") or []
+    # not those after it: our own processes linger in the driver's list for a moment
+    samples = [*before.get("gpus", []), *gpus]
+    conditions = {
+        "busy_host": (cpu.get("others_share") or 0) > OTHERS_SHARE,
+        "stolen_cpu": (cpu.get("steal_share") or 0) > STEAL_SHARE,
+        "foreign_gpu_process": any(gpu.get("foreign_processes") for gpu in samples),
+        "clocks_changed": _settings(before) != _settings(after),
+        "power_capped": any(_share(gpu, "sw_power_cap") > POWER_CAP_SHARE for gpu in gpus),
+        "slowed_down": bool(slowdowns(during)),
+    }
+    return tuple(name for name in FLAGS if conditions.get(name))
+
+
+def slowdowns(during: Mapping[str, Any]) -> list[str]:
+    """A line for each GPU that protected itself in more than SLOWDOWN_SHARE of its samples."""
+    return [
+        f"{reason} in {share:.0%} of the readings of rank {gpu.get('rank')}'s GPU"
+        for gpu in during.get("gpus") or []
+        for reason in SLOWDOWNS
+        if (share := _share(gpu, reason)) > SLOWDOWN_SHARE
+    ]
+
+
+def _share(gpu: Mapping[str, Any], reason: str) -> float:
+    return float((gpu.get("event_reasons") or {}).get(reason, 0))
+
+
+def _settings(state: Mapping[str, Any]) -> list[Any]:
+    """The settings of the processor and of every GPU."""
+    cards = [[gpu.get(name) for name in _SETTINGS] for gpu in state.get("gpus", [])]
+    return [state.get("governor"), *cards]

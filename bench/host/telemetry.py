@@ -1,7 +1,7 @@
-"""Watching a run from outside: a thread of the sweep reads the driver and /proc now and then.
+"""Monitoring of a run: a thread of the sweep reads the GPU driver and /proc at intervals.
 
-The trainer is not involved and does not depend on it. GPUs are known by UUID, those that CUDA
-shows to the ranks; where that cannot be told, nothing is read rather than another card.
+The trainer does not take part. GPUs are identified by UUID, in the order in which CUDA shows them
+to the ranks; if that order is not known, nothing is read rather than the wrong GPU.
 """
 
 from __future__ import annotations
@@ -10,26 +10,51 @@ import re
 import threading
 import time
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from bench.host.gpus import Answer, Driver, connect
-from bench.host.samples import GpuReadings, Sample, Series
+from bench.host.samples import EVENT_REASONS, GpuReadings, Sample, Series
 from bench.process import proc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from typing_extensions import Self
 
     from bench.host.gpus import Gpu
 
 SM_CLOCK, MEMORY_CLOCK, TEMPERATURE_OF_GPU = 1, 2, 0  # nvml.h
-SHORTEST_S = 5.0
-"""Shares of the processor's time are told of runs that last longer: the kernel counts in ticks."""
-LOOK_FOR_PROCESSES = 10
-"""Every so many readings: going through all of /proc is the dearest of them."""
+MIN_SECONDS = 5.0
+"""Shares of processor time are recorded for longer runs only: the kernel counts in ticks."""
+PROCESS_SEARCH_INTERVAL = 10
+"""Every so many samples /proc is searched for the ranks, the most expensive reading of all."""
+
+Query = tuple[str, tuple[int, ...], "Callable[[Any], Any] | None"]
+"""An NVML function, its arguments after the handle, and a conversion of the answer."""
+
+SAMPLED: dict[str, Query] = {
+    "power_watts": ("nvmlDeviceGetPowerUsage", (), lambda milliwatts: milliwatts * 1e-3),
+    "sm_clock_mhz": ("nvmlDeviceGetClockInfo", (SM_CLOCK,), None),
+    "memory_clock_mhz": ("nvmlDeviceGetClockInfo", (MEMORY_CLOCK,), None),
+    "temperature_celsius": ("nvmlDeviceGetTemperature", (TEMPERATURE_OF_GPU,), None),
+    "memory_used_bytes": ("nvmlDeviceGetMemoryInfo", (), attrgetter("used")),
+    "gpu_utilization_percent": ("nvmlDeviceGetUtilizationRates", (), attrgetter("gpu")),
+    "memory_utilization_percent": ("nvmlDeviceGetUtilizationRates", (), attrgetter("memory")),
+}
+"""Read at every sample: one query for each of samples.FIELDS."""
+
+SETTINGS: dict[str, Query] = {
+    "power_limit_watts": ("nvmlDeviceGetPowerManagementLimit", (), lambda limit: limit / 1000),
+    "max_sm_clock_mhz": ("nvmlDeviceGetMaxClockInfo", (SM_CLOCK,), None),
+    "application_sm_clock_mhz": ("nvmlDeviceGetApplicationsClock", (SM_CLOCK,), None),
+    "application_memory_clock_mhz": ("nvmlDeviceGetApplicationsClock", (MEMORY_CLOCK,), None),
+    "persistence_mode": ("nvmlDeviceGetPersistenceMode", (), None),
+    "temperature_celsius": ("nvmlDeviceGetTemperature", (TEMPERATURE_OF_GPU,), None),
+}
+"""Read before and after a run."""
 
 _EPOCH = re.compile(r"\bepoch (\d+)/\d+\b")
 
@@ -44,11 +69,11 @@ class Card:
 
 
 class Monitor:
-    """Watches one run at a time, or several that have a GPU each.
+    """Monitors one run at a time, or several runs with one GPU each.
 
     Args:
-        interval_s: seconds between two readings; None turns watching off.
-        nvml: the module to ask instead of pynvml.
+        interval_s: seconds between two samples; None turns monitoring off.
+        nvml: the module to use instead of pynvml.
         clock: monotonic seconds.
     """
 
@@ -62,7 +87,7 @@ class Monitor:
         self._driver: Driver | str | None = None
 
     def driver(self) -> Driver | str:
-        """The connection, or why there is none; asked for once."""
+        """The connection, or why there is none; made once."""
         if self._driver is None:
             self._driver = connect(self._nvml)
         return self._driver
@@ -76,87 +101,98 @@ class Monitor:
         if isinstance(driver, str):
             return Answer(None, driver)
         if gpu.uuid is None:
-            return Answer(None, "which card the rank has is not known (no UUID)")
+            return Answer(None, "the GPU of the rank is not known (no UUID)")
         return driver.ask("nvmlDeviceGetHandleByUUID", gpu.uuid)
 
     def watch(self, gpus: Sequence[Gpu], ranks: int, token: str, *, alone: bool = True) -> Watch:
         """A watch over one run, to be entered.
 
         Args:
-            gpus: those that the run's ranks see, in their order.
+            gpus: GPUs that the run's ranks see, in their order.
             ranks: number of ranks.
             token: the mark of its processes.
-            alone: no other run of ours goes on beside it.
+            alone: no other run of this sweep is in progress.
         """
         return Watch(self, self.cards(gpus, ranks), token, alone=alone)
 
     def sample(self, card: Card, token: str, own: set[int]) -> Sample:
-        """Ask one card for everything; `own` are known processes of the token, and grows."""
+        """Query one card; `own` are known processes of the token, to which new ones are added."""
         driver, handle = self.driver(), card.handle.value
         if isinstance(driver, str) or handle is None:
             missing = Answer(None, card.handle.reason)
-            return Sample(self.clock(), _Everything(missing), missing, missing, None)
-        utilization = driver.ask("nvmlDeviceGetUtilizationRates", handle)
-        fields = {
-            "power_watts": _scaled(driver.ask("nvmlDeviceGetPowerUsage", handle), 1e-3),
-            "sm_clock_mhz": driver.ask("nvmlDeviceGetClockInfo", handle, SM_CLOCK),
-            "memory_clock_mhz": driver.ask("nvmlDeviceGetClockInfo", handle, MEMORY_CLOCK),
-            "temperature_celsius": driver.ask(
-                "nvmlDeviceGetTemperature", handle, TEMPERATURE_OF_GPU
-            ),
-            "memory_used_bytes": _part(driver.ask("nvmlDeviceGetMemoryInfo", handle), "used"),
-            "gpu_utilization_percent": _part(utilization, "gpu"),
-            "memory_utilization_percent": _part(utilization, "memory"),
-        }
-        energy = _scaled(driver.ask("nvmlDeviceGetTotalEnergyConsumption", handle), 1e-3)
+            return Sample(self.clock(), dict.fromkeys(SAMPLED, missing), missing, missing, None)
+        energy = driver.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
         reasons = driver.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if reasons.value is None:  # the name that drivers before 535 know
+        if reasons.value is None:  # drivers before 535 know this name only
             older = driver.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
             reasons = older if older.value is not None else reasons
-        return Sample(self.clock(), fields, energy, reasons, self.foreign(card, token, own))
+        return Sample(
+            self.clock(),
+            _ask(driver, handle, SAMPLED),
+            _converted(energy, lambda millijoules: millijoules * 1e-3),
+            reasons,
+            self.foreign(card, token, own),
+        )
+
+    def snapshot(self, gpus: Sequence[Gpu], ranks: int) -> dict[str, Any]:
+        """The load of the machine, and settings and state of the cards that a run uses."""
+        return {
+            "load_1min": proc.load(),
+            "memory_available_bytes": psutil.virtual_memory().available,
+            "governor": proc.governor(),
+            "gpus": [self._card_snapshot(card) for card in self.cards(gpus, ranks)],
+        }
+
+    def _card_snapshot(self, card: Card) -> dict[str, Any]:
+        driver, handle = self.driver(), card.handle
+        if isinstance(driver, str) or handle.value is None:
+            return {"uuid": card.gpu.uuid, "null_reasons": {"all": handle.reason}}
+        answers = _ask(driver, handle.value, SETTINGS)
+        sample = self.sample(card, "", set())
+        foreign, bits = sample.foreign, sample.reasons.value
+        names = None if bits is None else [name for b, name in EVENT_REASONS.items() if bits & b]
+        return {
+            "uuid": card.gpu.uuid,
+            **{name: answer.value for name, answer in answers.items()},
+            "event_reasons": names,
+            "foreign_processes": None if foreign is None else len(foreign),
+            "null_reasons": {name: a.reason for name, a in answers.items() if a.value is None},
+        }
 
     def foreign(self, card: Card, token: str = "", own: set[int] | None = None) -> set[int] | None:
-        """Processes on a card that are not ours; None if the driver does not list them.
+        """Processes of others on a card; None if the driver does not list processes.
 
-        In a container the driver may list numbers of the machine's own, of which we know none:
-        there one process is taken for our rank while a run goes on, and the others are foreign.
+        In a container the driver may list process numbers of the machine, which are unknown
+        inside. One of these is then taken for our rank during a run, the others are foreign.
         """
         driver = self.driver()
         if isinstance(driver, str) or card.handle.value is None:
             return None
-        found = driver.ask("nvmlDeviceGetComputeRunningProcesses", card.handle.value).value
-        if found is None:
+        processes = driver.ask("nvmlDeviceGetComputeRunningProcesses", card.handle.value).value
+        if processes is None:
             return None
         own = set() if own is None else own
-        pids = {int(process.pid) for process in found}
-        seen = {pid for pid in pids if psutil.pid_exists(pid)}
-        own |= {pid for pid in seen - own if token and proc.carries(pid, token)}
-        unseen = sorted(pids - seen)
-        ours_unseen = 1 if own and not pids & own else 0
-        return (seen - own) | set(unseen[ours_unseen:])
+        pids = {int(process.pid) for process in processes}
+        visible = {pid for pid in pids if psutil.pid_exists(pid)}
+        own |= {pid for pid in visible - own if token and proc.carries(pid, token)}
+        hidden = sorted(pids - visible)
+        ours_hidden = 1 if own and not pids & own else 0
+        return (visible - own) | set(hidden[ours_hidden:])
 
 
-class _Everything(dict[str, Answer]):
-    """The same answer to every question."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__()
-        self.answer = answer
-
-    def __missing__(self, _: str) -> Answer:
-        return self.answer
+def _ask(driver: Driver, handle: Any, queries: Mapping[str, Query]) -> dict[str, Answer]:
+    return {
+        name: _converted(driver.ask(question, handle, *arguments), convert)
+        for name, (question, arguments, convert) in queries.items()
+    }
 
 
-def _scaled(answer: Answer, factor: float) -> Answer:
-    return answer if answer.value is None else Answer(answer.value * factor)
-
-
-def _part(answer: Answer, name: str) -> Answer:
-    return answer if answer.value is None else Answer(getattr(answer.value, name))
+def _converted(answer: Answer, convert: Callable[[Any], Any] | None) -> Answer:
+    return answer if answer.value is None or not convert else Answer(convert(answer.value))
 
 
 class Watch:
-    """The readings of one run: entered before its first process starts, left after the last."""
+    """The samples of one run: entered before its first process starts, left after the last ends."""
 
     def __init__(self, monitor: Monitor, cards: list[Card], token: str, *, alone: bool) -> None:
         self.monitor, self.cards, self.token, self.alone = monitor, cards, token, alone
@@ -205,17 +241,16 @@ class Watch:
                 self._look()
 
     def _look(self) -> None:
-        if self._ticks % LOOK_FOR_PROCESSES in (1, 3) or self._ticks == 0:
+        if self._ticks % PROCESS_SEARCH_INTERVAL in (1, 3) or self._ticks == 0:
             self._ranks = proc.processes_of(self.token)
             self._own_pids |= set(self._ranks)
         self._look_at_gpus()
-        self._load.add(Answer(proc.load(), "the system does not tell"))
-        if self._ticks % LOOK_FOR_PROCESSES == 1:
-            self._frequency.add(Answer(proc.frequency_mhz(), "the system does not tell"))
+        self._load.add(Answer(proc.load()))
+        if self._ticks % PROCESS_SEARCH_INTERVAL == 1:
+            self._frequency.add(Answer(proc.frequency_mhz()))
         for pid, rank in self._ranks.items():
-            size = proc.resident_bytes(pid)
-            if size is not None:
-                self._memory[rank] = max(self._memory.get(rank, 0), size)
+            size = proc.resident_bytes(pid) or 0
+            self._memory[rank] = max(self._memory.get(rank, size), size)
         self._ticks += 1
 
     def _look_at_gpus(self) -> None:
@@ -223,7 +258,7 @@ class Watch:
             readings.add(self.monitor.sample(card, self.token, self._own_pids))
 
     def facts(self) -> dict[str, Any]:
-        """What was seen, as plain data for the record; call it after the end."""
+        """Plain data for the record; call it after the end."""
         driver = self.monitor.driver()
         reason = driver if isinstance(driver, str) else None
         watched = self.monitor.interval_s is not None
@@ -239,18 +274,17 @@ class Watch:
         busy = steal = others = None
         if self._begun is not None and self._ended is not None:
             total = self._ended.total - self._begun.total
-            if total > SHORTEST_S * self._ended.cores:
+            if total > MIN_SECONDS * self._ended.cores:
                 idle = (self._ended.idle - self._begun.idle) / total
                 steal = (self._ended.steal - self._begun.steal) / total
                 busy = max(0.0, 1 - idle - steal)
                 if self.alone:
                     others = max(0.0, busy - self._own / total)
-        ranks = sorted(self._memory)
         return {
             "load_1min": self._load.facts(),
             "frequency_mhz": self._frequency.facts(),
             "busy_share": busy,
             "steal_share": steal,
             "others_share": others,
-            "peak_resident_bytes_per_rank": [self._memory[rank] for rank in ranks],
+            "peak_resident_bytes_per_rank": [size for _, size in sorted(self._memory.items())],
         }

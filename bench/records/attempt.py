@@ -33,7 +33,7 @@ class Attempt:
     """One try to run one repetition of one cell.
 
     `log` is relative to the suite's folder. `flags` name what disturbed the run (see
-    bench.host.flags); they do not make it bad.
+    bench.host.samples); they do not make it bad.
     """
 
     suite: str

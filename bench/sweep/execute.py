@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.files import utc_now
-from bench.host import flags, machine
+from bench.host import samples as flags
 from bench.process.supervise import Ended, Stop, new_token
 from bench.records.attempt import Attempt, Failure
 from bench.suite.trainer_options import arguments
@@ -118,7 +118,7 @@ def _launch(
     if monitor is None:
         return sweep.launcher.launch(job, sweep.stop, on_line), None
     gpus = (lane.gpu,) if lane.gpu else sweep.host.gpus
-    before = machine.snapshot(monitor, gpus, job.ranks)
+    before = monitor.snapshot(gpus, job.ranks)
     watch = monitor.watch(gpus, job.ranks, job.token, alone=lane.of == 1)
 
     def heard(line: str) -> None:
@@ -127,7 +127,7 @@ def _launch(
 
     with watch:
         ended = sweep.launcher.launch(job, sweep.stop, heard)
-    after = machine.snapshot(monitor, gpus, job.ranks)
+    after = monitor.snapshot(gpus, job.ranks)
     return ended, {**watch.facts(), "before": before, "after": after}
 
 

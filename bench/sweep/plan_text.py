@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from bench.analysis.measures import best_hr, throughput
-from bench.host.flags import FLAGS
+from bench.host.samples import FLAGS
 from bench.render import units
 from bench.render.model import Table, markdown
 from bench.stats.summary import Missing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.analysis.metrics import NAMES
-from bench.host.flags import FLAGS
+from bench.host.samples import FLAGS
 from bench.suite.parse import parse
 from bench.suite.trainer_options import Option
 

@@ -115,9 +115,9 @@ WRONG = {
         {"cards": [{**CARD, "foreign_processes": 2}]},
         "warn", "2 processes of others", "nvidia-smi --query-compute-apps",
     ),
-    "a card that cannot be watched": (
+    "a card that cannot be monitored": (
         {"cards": [{"uuid": "GPU-aaaa", "null_reasons": {"all": "Not Found"}}]},
-        "warn", "GPU GPU-aaaa cannot be watched: Not Found", "",
+        "warn", "GPU GPU-aaaa cannot be monitored: Not Found", "",
     ),
     "governor": (
         {"state": {"governor": "powersave"}},
@@ -194,7 +194,9 @@ def test_with_a_suite_its_data_and_time_outs_are_looked_at(doctor, tmp_path):
     (tmp_path / "mine.toml").write_text('[data]\nsynthetic = "tiny"\n')
     assert "data synthetic tiny will be made by the first run" in doctor("mine.toml")[1]
     main(["mine.toml", "--no-report"], trainer=STUB)
-    assert "data/synthetic-tiny-seed1: every hash fits (0123456789abcdef)" in doctor("mine.toml")[1]
+    assert (
+        "data/synthetic-tiny-seed1: every hash matches (0123456789abcdef)" in doctor("mine.toml")[1]
+    )
 
 
 @pytest.mark.parametrize(

@@ -209,16 +209,17 @@ def test_the_record_embeds_no_path_of_the_machine():
 
 def test_a_container_limits_cores_and_memory(monkeypatch):
     files = {
-        "/sys/fs/cgroup/cpu.max": ["150000 100000"],
-        "/sys/fs/cgroup/memory.max": ["1048576"],
-        "/proc/meminfo": ["MemTotal:       8388608 kB"],
+        "/sys/fs/cgroup/cpu.max": "150000 100000",
+        "/sys/fs/cgroup/memory.max": "1048576",
     }
-    monkeypatch.setattr(host, "_lines", lambda path: files.get(path, []))
+    monkeypatch.setattr(host, "_text", lambda path: files.get(path, ""))
+    memory = SimpleNamespace(total=8 << 30)
+    monkeypatch.setattr(host.psutil, "virtual_memory", lambda: memory)
     monkeypatch.setattr(host.os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert host._cores() == 2
     assert host._memory_bytes() == 1048576
-    files["/sys/fs/cgroup/cpu.max"] = ["max 100000"]
-    files["/sys/fs/cgroup/memory.max"] = ["max"]
+    files["/sys/fs/cgroup/cpu.max"] = "max 100000"
+    files["/sys/fs/cgroup/memory.max"] = "max"
     assert host._cores() == 64
     assert host._memory_bytes() == 8 << 30
 

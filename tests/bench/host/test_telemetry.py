@@ -250,8 +250,8 @@ def test_a_driver_that_lists_no_processes_leaves_it_open():
 def test_watching_a_run_loads_no_framework():
     # Asking TensorFlow for devices takes hold of all GPUs before ranks can pin theirs.
     code = (
-        "import sys; from bench import state; from bench.host.telemetry import Monitor\n"
-        "monitor = Monitor(1.0); state.snapshot(monitor, (), 1)\n"
+        "import sys; from bench.host.telemetry import Monitor\n"
+        "monitor = Monitor(1.0); monitor.snapshot((), 1)\n"
         "with monitor.watch((), 1, 'token') as watch: watch.on_line('epoch 1/2')\n"
         "watch.facts(); print(sorted({'tensorflow', 'horovod', 'torch'} & set(sys.modules)))"
     )

@@ -3,16 +3,15 @@ from __future__ import annotations
 import pytest
 from fake_nvml import FakeNvml, card, process
 
-from bench.host import machine
-from bench.host.flags import FLAGS, flags, slowdowns
 from bench.host.gpus import Gpu
+from bench.host.samples import FLAGS, flags, slowdowns
 from bench.host.telemetry import Monitor
 
 A100 = Gpu("NVIDIA A100", "GPU-aaaa")
 
 
 def before(nvml=None, governor="performance"):
-    found = machine.snapshot(Monitor(1.0, nvml or FakeNvml(card())), (A100,), 1)
+    found = Monitor(1.0, nvml or FakeNvml(card())).snapshot((A100,), 1)
     return {**found, "governor": governor}
 
 
@@ -89,6 +88,6 @@ def test_a_snapshot_has_units_and_reasons():
 
 
 def test_without_a_driver_a_snapshot_still_has_the_processor():
-    found = machine.snapshot(Monitor(1.0, FakeNvml(init="Driver Not Loaded")), (), 2)
+    found = Monitor(1.0, FakeNvml(init="Driver Not Loaded")).snapshot((), 2)
     assert found["gpus"] == []
     assert found["memory_available_bytes"] is None or found["memory_available_bytes"] > 0
