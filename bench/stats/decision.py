@@ -4,7 +4,7 @@ REGRESSED needs three things at once: "no loss" is refuted (Holm over all compar
 the estimated loss lies beyond the margin, and the interval is narrow enough to tell, which is no
 wider than the margin, or lies beyond the margin as a whole. EQUIVALENT: the 90 % interval lies
 inside the margin. IMPROVED mirrors REGRESSED. All else is INCONCLUSIVE, and says what it would
-take. docs/ci.md derives it; scripts/simulate_gate.py counts its errors.
+take. docs/ci.md derives it; tools/simulate_gate.py counts its errors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure. Two one-sided t-tests (Schuirmann 1987) at level 5 % each, with Welch's degrees of freedom:
 the verdict compares the 90 % interval of the difference of means with the margin.
-scripts/simulate_verdicts.py counts its errors.
+tools/simulate_verdicts.py counts its errors.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The difference of means with Welch's error, after runs that do not belong to their side's bulk were
 set aside. For speeds the values are logarithms, so that a difference is a ratio. Why not medians or
-ranks: docs/ci.md. scripts/simulate_gate.py counts the errors of what is built on this.
+ranks: docs/ci.md. tools/simulate_gate.py counts the errors of what is built on this.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Measure how an epoch's time grows with the positives, and a step's with the item table.
 
-    python scripts/measure_growth.py --folder /tmp/growth
+    python tools/measure_growth.py --folder /tmp/growth
 
 Generates data of ml-20m's users with 1, 4 and 16 million positives, and with four times the items,
 and times whole epochs (after one step of warm-up) of the fast step at the published batch. Each

@@ -1,8 +1,8 @@
 """Measure what the sweep itself costs, with the tests' stand-in for the trainer.
 
-    python scripts/measure_sweep.py plan       10,000 stored runs of 800 cells: plan, status, resume
-    python scripts/measure_sweep.py report     the report of 2,400 stored runs of 8 cells
-    python scripts/measure_sweep.py overhead   three runs of 60 s: wall time, processor, memory
+    python tools/measure_sweep.py plan       10,000 stored runs of 800 cells: plan, status, resume
+    python tools/measure_sweep.py report     the report of 2,400 stored runs of 8 cells
+    python tools/measure_sweep.py overhead   three runs of 60 s: wall time, processor, memory
 
 Prints the figures; asserts nothing, for they are those of the machine.
 """

@@ -1,6 +1,6 @@
 """Print a fresh constraints.txt, resolved for real on every supported Python.
 
-    python scripts/pin_constraints.py python3.10 python3.11 python3.12 python3.13 > new.txt
+    python tools/pin_constraints.py python3.10 python3.11 python3.12 python3.13 > new.txt
 
 Each interpreter resolves the project with its cpu and dev extras, and what Horovod needs, in a
 throw-away virtual environment; nothing is installed. Where all agree a pin stands alone, else it
@@ -28,7 +28,7 @@ TWINS = {"tensorflow-cpu": "tensorflow"}
 HEADER = """\
 # What was tested, on CPython 3.10 to 3.13: the project, its cpu and dev extras, Horovod's needs.
 # Set-up installs with these pins, except beside a TensorFlow that the machine already had.
-# Made by scripts/pin_constraints.py. The NVIDIA libraries of the cuda extra follow TensorFlow's
+# Made by tools/pin_constraints.py. The NVIDIA libraries of the cuda extra follow TensorFlow's
 # own bounds: they were not tested here.
 """
 

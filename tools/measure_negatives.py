@@ -1,7 +1,7 @@
 """Measure what exact negatives cost against the short cut, in time and memory.
 
     ncf synthesize --preset 20m --output data/synthetic-20m
-    python scripts/measure_negatives.py --data data/synthetic-20m
+    python tools/measure_negatives.py --data data/synthetic-20m
 
 Each way is timed in processes of its own, in turn, so that neither has the warmer machine. A step
 is a whole update (sampling, gradients, Adam) of --batch_size samples; an epoch is such steps only,

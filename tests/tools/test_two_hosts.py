@@ -1,4 +1,4 @@
-"""Two hosts on one machine (scripts/two_hosts.py): a proof where it can run, and its parts."""
+"""Two hosts on one machine (tools/two_hosts.py): a proof where it can run, and its parts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_two_hosts_train_and_a_cut_link_fails_the_far_rank() -> None:
     if reason:
         pytest.skip(reason)
     done = subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "two_hosts.py")],
+        [sys.executable, str(ROOT / "tools" / "two_hosts.py")],
         capture_output=True,
         text=True,
         timeout=800,

@@ -5,7 +5,7 @@ REGRESSED, and ones whose trainer is stopped for a fifth of the time (see
 tests/support/slow_launcher.py), which must say it in nine of ten. Needs a quiet machine; with
 --sequential about 30 minutes on 2 cores.
 
-    python scripts/measure_gate.py --sequential
+    python tools/measure_gate.py --sequential
 
 What was done is kept in --results, and the outcomes in gates.jsonl there: --only unchanged|slowed
 makes a part, --keep goes on with the baseline of an earlier call.

@@ -8,7 +8,7 @@ in 5 % of the pairs: that is the level of the test, so this line shows chance ar
 Last come arms whose margin is the standard deviation of the reference itself (`margin_hr = "sd"`):
 it is an estimate, and the answers at the true margin err more often than 5 %.
 
-    python scripts/simulate_verdicts.py
+    python tools/simulate_verdicts.py
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def test_the_gate_tells_slowed_runs_from_unchanged_ones(tmp_path):
         '[data]\nsynthetic = "tiny"\n[axes]\nranks = [1]\n[repeat]\nseeds = 8\n'
     )
     stub = f"{sys.executable} {ROOT / 'tests' / 'stub_trainer.py'}"
-    command = [sys.executable, str(ROOT / "scripts" / "measure_gate.py"), "--suite", "work.toml"]
+    command = [sys.executable, str(ROOT / "tools" / "measure_gate.py"), "--suite", "work.toml"]
     command += ["--gates", "1", "--trainer", stub, "--only"]
     environment = os.environ | {"STUB_WORK": "100", "STUB_PYTHON": sys.executable}
 

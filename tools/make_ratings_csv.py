@@ -1,7 +1,7 @@
 """Write a ratings.csv with the shape of a MovieLens data set, to measure `ncf prepare` on.
 
-    python scripts/make_ratings_csv.py 20m ratings.csv            # 0.5 GB in about a minute
-    python scripts/make_ratings_csv.py 20m mixed.csv --order mixed
+    python tools/make_ratings_csv.py 20m ratings.csv            # 0.5 GB in about a minute
+    python tools/make_ratings_csv.py 20m mixed.csv --order mixed
 
 Users, items and rows are exactly those of the preset; ids have MovieLens' gaps, timestamps its
 range. Rows are sorted by user and item, as GroupLens' are, or by user alone, or not at all.

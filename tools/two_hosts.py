@@ -1,10 +1,10 @@
 """Train across two hosts on one machine, then cut the link between them.
 
-    python scripts/two_hosts.py [--results DIR --plots DIR]
+    python tools/two_hosts.py [--results DIR --plots DIR]
 
 Makes two network namespaces joined by a veth pair. Each is a host of its own as far as Horovod can
 tell: its own network, processes, name and ssh server, with throw-away keys. On the first one
-`bench run scripts/two-hosts.toml --hosts ...` starts a rank on each; when the long run is in the
+`bench run tools/two-hosts.toml --hosts ...` starts a rank on each; when the long run is in the
 middle of training, the link goes down. The script succeeds (exit code 0) if the first run is
 stored as ok, the second as a typed failure that names the lost rank within 60 s of the cut, and
 both hosts have ended their ranks by themselves. Exit code 3: it cannot run here; the line says why.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
-SUITE = ROOT / "scripts" / "two-hosts.toml"
+SUITE = ROOT / "tools" / "two-hosts.toml"
 HOSTS = (("ncf-one", "10.177.0.1"), ("ncf-two", "10.177.0.2"))
 TOOLS = ("ip", "sshd", "ssh", "ssh-keygen", "unshare", "nsenter")
 LIMIT_SECONDS = 60.0

@@ -4,8 +4,8 @@ A run's speed is log-normal. Of its noise, a part may be drift (an AR(1) process
 the baseline's and the gate's sessions independent), and some runs may be slow outliers. The rule is
 the product's own (bench.stats.decision), not a copy.
 
-    python scripts/simulate_gate.py                    the tables of docs/ci.md
-    python scripts/simulate_gate.py --picture docs/gate-power.svg
+    python tools/simulate_gate.py                    the tables of docs/ci.md
+    python tools/simulate_gate.py --picture docs/gate-power.svg
 """
 
 from __future__ import annotations
