@@ -37,7 +37,7 @@ def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     made, loaded = _look(parsed, trainer)
     folder = parsed.results / made.suite.name
     unreadable = [(str(path), reason) for path, reason in loaded.unreadable]
-    mixed, holder = mixtures(made, loaded.attempts), lock.holder(folder)
+    mixed, holder = mixtures(made.suite, loaded.attempts), lock.holder(folder)
     prints = summary(loaded.attempts)
     flagged = Counter(flag for attempt in loaded.attempts for flag in attempt.flags)
     if parsed.json:

@@ -32,7 +32,7 @@ from bench.suite.trainer_options import trainer_versions
 from bench.sweep import lock
 from bench.sweep.data import Interrupted
 from bench.sweep.execute import Sweep
-from bench.sweep.plan import Plan, make_plan, none_available
+from bench.sweep.plan import Plan, make_plan, require_available
 from bench.sweep.progress import View
 from bench.sweep.scheduler import run_sweep
 
@@ -79,15 +79,12 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Make the runs, under the suite's lock, whatever becomes of them."""
     from bench.process.supervise import Stop
     from bench.records.store import Store
-    from bench.sweep.plan import make_plan
     from bench.sweep.progress import View
 
     suite = load_wanted(parsed, trainer)
     view = View(sys.stderr if parsed.json else sys.stdout, sys.stderr)
     store = Store(parsed.results / suite.name)
-    wish = make_plan(suite, selection(parsed), [], this_host(suite), None)
-    if not wish.available:
-        raise none_available(wish)
+    require_available(suite, selection(parsed), this_host(suite))
     with Stop() as stop, lock.held(store.folder, view.say, lambda: lost(view, stop)):
         try:
             plan, result = _sweep(parsed, trainer, suite, view, store, stop)
@@ -310,14 +307,11 @@ def session(
     """
     from bench.process.supervise import Stop
     from bench.records.store import Store
-    from bench.sweep.plan import make_plan
     from bench.sweep.progress import View
 
     # Standard output is the verdict's alone.
     view, store = View(sys.stderr, sys.stderr), Store(parsed.results / suite.name)
-    wish = make_plan(suite, selection(parsed), [], this_host(suite), None)
-    if not wish.available:
-        raise none_available(wish)
+    require_available(suite, selection(parsed), this_host(suite))
     with (
         Stop() as stop,
         lock.held(store.folder, view.say, lambda: lost(view, stop)),

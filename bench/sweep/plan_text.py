@@ -50,12 +50,12 @@ def totals(plan: Plan) -> str:
 
 
 def _outside(plan: Plan) -> list[str]:
-    keys = sorted({attempt.cell.key for attempt in plan.strays})
+    keys = sorted({attempt.cell.key for attempt in plan.outside})
     if not keys:
         return []
     listed = ", ".join([*keys[:2], "..."] if len(keys) > 2 else keys)
     line = (
-        f"{len(plan.strays)} stored attempts belong to cells that the suite no longer has "
+        f"{len(plan.outside)} stored attempts belong to cells that the suite no longer has "
         f"({listed}): they are kept, and enter no table"
     )
     return [line]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from bench_folder import HERE, SUITE, a_folder, bench_command, fresh_options  # noqa: F401 - fixtures
+from paths import ROOT
 
 from bench.cli import common as commands
 from bench.host import machine as host
@@ -212,7 +213,7 @@ def test_help_and_planning_load_nothing_heavy():
             capture_output=True,
             text=True,
             check=True,
-            env={"PYTHONPATH": str(HERE.parent), "PATH": "/usr/bin:/bin"},
+            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         )
         assert done.stdout.splitlines()[-1] == "[]", words
 

@@ -9,7 +9,7 @@ from bench.errors import UserError
 from bench.host.machine import Gpu, Host
 from bench.records.identity import DataIdentity
 from bench.suite.model import DataSpec, Suite, cells, make_cell
-from bench.sweep.plan import Durations, Selection, make_plan, mixtures, none_available
+from bench.sweep.plan import Durations, Selection, make_plan, mixtures, require_available
 
 HERE = Host("cpu", 2, 8 << 30, no_gpus="no driver", machine_id="here", horovodrun="/h")
 DATA = DataIdentity(ML_100K.hash, ML_100K.candidates_hash)
@@ -139,8 +139,10 @@ def test_cells_that_the_machine_cannot_run_have_a_reason_and_no_runs():
 
 def test_if_no_cell_can_run_every_reason_is_given_once():
     suite = make_suite(axes={"ranks": (4, 8), "precision": ("tf32",)})
-    message = str(none_available(plan(suite=suite)))
-    assert message.count("TF32 needs a GPU") == 1
+    with pytest.raises(UserError) as caught:
+        require_available(suite, WHOLE, HERE)
+    assert str(caught.value).count("TF32 needs a GPU") == 1
+    require_available(SUITE, WHOLE, HERE)
 
 
 def test_filters_choose_a_part_of_the_grid():
@@ -165,16 +167,16 @@ def test_a_filter_that_the_suite_does_not_have_is_named(selection, message):
         plan(selection=selection)
 
 
-def test_cells_that_left_the_suite_are_strays_and_never_pooled():
+def test_cells_that_left_the_suite_are_outside_and_never_pooled():
     old = make_cell({"ranks": 1, "precision": "fp32"}, {"epochs": 7}, SUITE.data)
     made = plan([attempt(old, 1), attempt(GRID[0], 1)])
-    assert [stray.cell.key for stray in made.strays] == [old.key]
+    assert [a.cell.key for a in made.outside] == [old.key]
     assert made.stored == 1
 
 
-def test_a_filter_makes_no_strays():
+def test_a_filter_leaves_no_cell_outside():
     stored = [attempt(cell, 1) for cell in GRID]
-    assert plan(stored, selection=Selection(ranks=(1,))).strays == ()
+    assert plan(stored, selection=Selection(ranks=(1,))).outside == ()
 
 
 def test_expected_time_goes_by_the_cell_then_by_all_then_is_unknown():
@@ -208,12 +210,12 @@ def test_different_data_and_machines_among_good_runs_are_reported():
         attempt(GRID[1], 1, data=other),
         attempt(GRID[1], 2, host=there),
     ]
-    data, machines = mixtures(plan(stored), stored)
+    data, machines = mixtures(SUITE, stored)
     assert data == (
         f"good runs from 2 data sets, never pooled: ml-100k {ML_100K.hash}: 3, ml-1m ffff: 1"
     )
     assert machines == "good runs from 2 machines, never pooled: cpu (here): 3, cpu (there): 1"
-    assert mixtures(plan(stored[:2]), stored[:2]) == []
+    assert mixtures(SUITE, stored[:2]) == []
 
 
 def test_json_has_no_not_a_number_and_says_why_a_cell_is_missing():
