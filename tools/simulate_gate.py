@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from bench.analysis.metrics import metric
+from bench.analysis.metrics import gated
 from bench.stats.decision import (
     EQUIVALENT,
     IMPROVED,
@@ -136,7 +136,7 @@ def simulate_calibrated(
     sessions = noise.draw(rng, gates, n * max(1, rounds), sd).reshape(gates, -1, n).tolist()
     found: Counter[str] = Counter()
     for reference, tested, made in zip(references, tests, sessions, strict=True):
-        known = measure(made, robust=metric("throughput").robust)
+        known = measure(made, robust=gated("throughput").robust)
         alarm, between = (known.margin(n), known.between) if known else (0.0, 0.0)
         question = Question(reference, tested, "higher", MARGIN, alarm=alarm, between=between)
         found[decide([question])[0].verdict] += 1

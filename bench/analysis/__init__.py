@@ -1,1 +1,1 @@
-"""From records to numbers: groups of poolable runs, measures, contrasts, labels."""
+"""From records to numbers: groups of poolable runs, metrics, contrasts, labels."""

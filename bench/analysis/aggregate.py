@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bench.analysis.labels import counted
-from bench.analysis.measures import THROUGHPUT
+from bench.analysis.metrics import THROUGHPUT
 from bench.render import units
 from bench.render.model import Cell, Number
 from bench.stats import summary as stats
@@ -14,7 +14,7 @@ from bench.stats.summary import Missing, Ratio
 
 if TYPE_CHECKING:
     from bench.analysis.grid import Pool
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.stats.summary import Summary
 
 AGGREGATES = ("median", "mean", "best")
@@ -70,7 +70,7 @@ class Notation:
         return f"{value} (worst {worst})" if data.n > 1 else value
 
     def measured(
-        self, pool: Pool, measure: Measure, form: units.Formatter, *, total_shown: bool = False
+        self, pool: Pool, measure: Metric, form: units.Formatter, *, total_shown: bool = False
     ) -> Cell:
         """A cell of a table: number, spread, sample size and what is missing from it.
 
@@ -87,7 +87,7 @@ class Notation:
             text += f", {counted(data.n, pool.tally)}"
         return Cell(text, self._number(data, measure), keys)
 
-    def _number(self, data: Summary, measure: Measure) -> Number:
+    def _number(self, data: Summary, measure: Metric) -> Number:
         value = self.value(data, measure.better)
         if data.n == 1:
             return Number(value, n=1, unit=measure.unit)
@@ -96,7 +96,7 @@ class Notation:
         return Number(value, data.min, data.max, data.n, measure.unit)
 
     def ratio(
-        self, above: Summary, below: Summary, measure: Measure = THROUGHPUT
+        self, above: Summary, below: Summary, measure: Metric = THROUGHPUT
     ) -> Ratio | Missing:
         """Ratio of two cells; the interval only for medians, whose theory it has."""
         if self.aggregate == "median":

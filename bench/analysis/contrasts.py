@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import Block, Pool
 from bench.analysis.labels import plain, precision_label
-from bench.analysis.measures import THROUGHPUT, Measure
+from bench.analysis.metrics import THROUGHPUT, Metric
 from bench.stats.summary import Missing, Ratio
 from bench.suite.model import SPREAD, Contrast
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.analysis.grid import Block, Pool, Row
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.suite.model import Margin
 
 HEADERS = {"ranks": "Ranks", "precision": "Precision"}
@@ -103,7 +103,7 @@ def words(block: Block, group: Group) -> list[str]:
     return [_named(block, name, value) for name, value in group.where]
 
 
-def margin_of(found: Sequence[Group], asked: Margin | None, measure: Measure) -> float | None:
+def margin_of(found: Sequence[Group], asked: Margin | None, measure: Metric) -> float | None:
     """The margin as a number; None where none is asked for, or no reference has two runs.
 
     For "sd" it is the standard deviation over runs, pooled over the reference arms by their
@@ -158,7 +158,7 @@ def _throughput_ratio(
 
 
 def arm_ratio(
-    above: Arm, below: Arm, measure: Measure, contrast: Contrast, notation: Notation = DEFAULT
+    above: Arm, below: Arm, measure: Metric, contrast: Contrast, notation: Notation = DEFAULT
 ) -> Ratio | Missing:
     """Tested over reference; only at the same global batch, unless that is what is compared."""
     tested, reference = above.pool.summary(measure), below.pool.summary(measure)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.measures import ENERGY, FLOPS_LIMIT
+from bench.analysis.metrics import ENERGY, FLOPS_LIMIT, PAIRS, RANKING, batches
 from bench.stats.summary import Missing, Summary, summarize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.records.attempt import Attempt
     from bench.records.identity import Condition, Machine
     from bench.suite.model import Cell
@@ -64,12 +64,12 @@ class Pool:
         """The trainer's records of the attempts."""
         return tuple(attempt.run for attempt in self.attempts if attempt.run is not None)
 
-    def values(self, measure: Measure) -> list[float]:
+    def values(self, measure: Metric) -> list[float]:
         """The quantity of every run that has it."""
         values = map(measure.of, self.attempts)
         return [value for value in values if not isinstance(value, Missing)]
 
-    def summary(self, measure: Measure) -> Summary | Missing:
+    def summary(self, measure: Metric) -> Summary | Missing:
         """The quantity over runs, or why there is none."""
         values = self.values(measure)
         if values:
@@ -160,7 +160,7 @@ def _precision_order(precision: str) -> tuple[int, str]:
     return (PRECISIONS.index(precision) if known else len(PRECISIONS), precision)
 
 
-def has_measure(block: Block, measure: Measure) -> bool:
+def has_measure(block: Block, measure: Metric) -> bool:
     """Whether any run of the block has this quantity."""
     return any(pool.values(measure) for pool in block.pools)
 
@@ -173,3 +173,13 @@ def has_roofline(block: Block) -> bool:
 def has_energy(block: Block) -> bool:
     """Whether any run has its energy recorded."""
     return has_measure(block, ENERGY)
+
+
+def has_work(block: Block, work: str) -> bool:
+    """Whether any run was timed at this work."""
+    return bool(batches(block.runs, work))
+
+
+def has_inference(blocks: Sequence[Block]) -> bool:
+    """Whether any run of any block was timed at inference."""
+    return any(has_work(block, work) for block in blocks for work in (PAIRS, RANKING))

@@ -142,7 +142,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def summary(baseline: Baseline) -> Table:
     """Median, spread and noise of every metric of every cell."""
-    from bench.analysis import metrics as gated
+    from bench.analysis import metrics
     from bench.render import units
     from bench.render.model import Table
     from bench.stats.summary import summarize
@@ -150,7 +150,7 @@ def summary(baseline: Baseline) -> Table:
     rows = []
     for cell in baseline.side.cells.values():
         for name in cell.samples:
-            one, data = gated.metric(name), summarize(cell.values(name))
+            one, data = metrics.gated(name), summarize(cell.values(name))
             noise = baseline.noise.get((cell.key, name))
             rows.append(
                 (

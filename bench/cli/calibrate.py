@@ -85,13 +85,13 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
 
 def measured(rounds: Sequence[Side], wanted: Terms) -> dict[tuple[str, str], Noise]:
     """The noise of each cell and metric that every round has."""
-    from bench.analysis import metrics as gated
+    from bench.analysis import metrics
     from bench.stats.variance import measure
 
     found = {}
     for key in dict.fromkeys(key for one in rounds for key in one.cells):
         for name in wanted.metrics:
-            metric = gated.metric(name)
+            metric = metrics.gated(name)
             values = [
                 [metric.scaled(value) for value in one.cells[key].values(name)]
                 for one in rounds
@@ -107,13 +107,13 @@ def _plain(
     noise: Mapping[tuple[str, str], Noise], wanted: Terms, rounds: Sequence[Side], n: int
 ) -> list[dict[str, object]]:
     """A line per cell and metric, unrounded."""
-    from bench.analysis import metrics as gated
+    from bench.analysis import metrics
     from bench.stats import decision as rule
 
     lines: list[dict[str, object]] = []
     cells = {key: cell for one in rounds for key, cell in one.cells.items()}
     for (key, name), found in noise.items():
-        metric = gated.metric(name)
+        metric = metrics.gated(name)
         margin = wanted.margin(metric, cells[key].facts["data"]["name"])
         loss = rule.LOSS if metric.scale == "ratio" else 2 * margin
         scaled = -math.log1p(-loss) if metric.scale == "ratio" else loss

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import suites
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.errors import UserError, did_you_mean
 from bench.gate.compare import Terms
 from bench.gate.samples import PARTS
@@ -128,7 +128,7 @@ def comparison_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics",
         metavar="M,...",
-        help=f"of {', '.join(gated.NAMES)} [the suite's, else {','.join(gated.DEFAULT)}]",
+        help=f"of {', '.join(metrics.NAMES)} [the suite's, else {','.join(metrics.DEFAULT)}]",
     )
     parser.add_argument(
         "--margin",
@@ -160,7 +160,7 @@ def comparison_terms(
         UserError: an unknown metric or part, or a margin that is none.
     """
     names = _words(parsed.metrics or "") or (suite.gate_metrics if suite else ())
-    metrics = tuple(gated.metric(name, "--metrics: ").name for name in names) or gated.DEFAULT
+    chosen = tuple(metrics.gated(name, "--metrics: ").name for name in names) or metrics.DEFAULT
     margins: dict[str, float] = {}
     if suite is not None and suite.margin_speed is not None:
         margins["throughput"] = suite.margin_speed
@@ -168,7 +168,7 @@ def comparison_terms(
         margins["best_hr"] = suite.fixed_margin
     for text in parsed.margin:
         name, _, number = text.partition("=")
-        margins[gated.metric(name, "--margin: ").name] = _margin(text, number)
+        margins[metrics.gated(name, "--margin: ").name] = _margin(text, number)
     across = _words(parsed.across)
     for part in across:
         if part not in PARTS:
@@ -181,7 +181,7 @@ def comparison_terms(
         if key.partition(".")[0] not in PARTS or not key.partition(".")[2]:
             raise UserError(f"--left_out: {key!r} is no fact such as hardware.driver")
     noise = baseline.noise if baseline else None
-    return Terms(metrics, margins, across, left_out, noise)
+    return Terms(chosen, margins, across, left_out, noise)
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import math
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.measures import best_epoch, best_hr, reached_target, time_to_best
+from bench.analysis.metrics import best_epoch, best_hr, reached_target, time_to_best
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.errors import UserError, did_you_mean
 from bench.gate.samples import CellRuns, Made, Side
 from bench.stats.variance import Noise
@@ -170,7 +170,7 @@ def _read_cell(data: Mapping[str, Any]) -> CellRuns:
 def _check(cell: CellRuns, where: str) -> None:
     """A zero or a missing sample cannot be divided by, and must not become a pass."""
     for name, values in cell.samples.items():
-        one = gated.metric(name, f"{where}: cell {cell.key}: ")
+        one = metrics.gated(name, f"{where}: cell {cell.key}: ")
         if len(values) != len(cell.runs):
             raise UserError(
                 f"{where}: broken baseline: {name} of cell {cell.key} has {len(values)} values "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from bench.analysis import metrics as gated
+from bench.analysis.metrics import DEFAULT, HR_MARGINS, gated
 from bench.gate.samples import differences, pairs
 from bench.stats import decision as rule
 from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, Answer, Question
@@ -32,7 +32,7 @@ class Terms:
         noise: by cell and metric, where it was calibrated.
     """
 
-    metrics: tuple[str, ...] = gated.DEFAULT
+    metrics: tuple[str, ...] = DEFAULT
     margins: Mapping[str, float] | None = None
     across: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Terms:
         if self.margins and metric.name in self.margins:
             return self.margins[metric.name]
         if metric.name == "best_hr":
-            return gated.HR_MARGINS.get(data, metric.margin)
+            return HR_MARGINS.get(data, metric.margin)
         return metric.margin
 
 
@@ -99,7 +99,7 @@ def compare(
     asked: list[tuple[int, Line, Question]] = []
     for old, new in pairs(baseline, tested, terms.across):
         for name in terms.metrics:
-            line, question = _ask(old, new, gated.metric(name), terms)
+            line, question = _ask(old, new, gated(name), terms)
             if question is not None and line is not None:
                 asked.append((len(lines), line, question))
             lines.append(line)

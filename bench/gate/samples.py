@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.analysis.labels import plain
 from bench.records.identity import (
     CODE,
@@ -99,7 +99,7 @@ def side(label: str, attempts: Iterable[Attempt], *, every: bool = False) -> Sid
 
 def _cell(runs: Sequence[Attempt]) -> CellRuns:
     newest = runs[-1]
-    samples = {one.name: _samples(one, runs) for one in gated.ALL}
+    samples = {one.name: _samples(one, runs) for one in metrics.GATED}
     flags = Counter(flag for run in runs for flag in run.flags)
     return CellRuns(
         key=newest.cell.key,
@@ -114,7 +114,7 @@ def _cell(runs: Sequence[Attempt]) -> CellRuns:
     )
 
 
-def _samples(metric: gated.Metric, runs: Sequence[Attempt]) -> tuple[float | None, ...]:
+def _samples(metric: metrics.Metric, runs: Sequence[Attempt]) -> tuple[float | None, ...]:
     found = (metric.of(run) for run in runs)
     return tuple(None if isinstance(value, Missing) else value for value in found)
 

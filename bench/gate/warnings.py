@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.gate.samples import pairs
 from bench.render import units
 from bench.stats.decision import IMPROVED, Question, decide
@@ -60,7 +60,7 @@ def _of_line(line: Line) -> list[str]:
 def _of_cells(old: CellRuns, new: CellRuns) -> list[str]:
     """Converged suspiciously fast, or disturbed."""
     found = []
-    metric = gated.metric("epochs_to_best")
+    metric = metrics.gated("epochs_to_best")
     a, b = old.values(metric.name), new.values(metric.name)
     if a and b and min(a) > 0 and min(b) > 0:
         question = Question(

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from bench.analysis.contrasts import SPEEDUPS, speedup
 from bench.analysis.grid import has_energy
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
-from bench.analysis.measures import BEST_HR, THROUGHPUT
+from bench.analysis.metrics import BEST_HR, THROUGHPUT
 from bench.plots.curves import curves
 from bench.plots.energy_plots import samples_per_joule
 from bench.plots.histograms import histogram

@@ -8,9 +8,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.analysis import contrasts, grid, inference_measures
-from bench.analysis.inference_measures import PAIRS
-from bench.analysis.measures import BEST_HR, THROUGHPUT
+from bench.analysis import contrasts, grid
+from bench.analysis.metrics import BEST_HR, PAIRS, THROUGHPUT
 from bench.plots import comparison_plots
 from bench.plots import curves as accuracy_plots
 from bench.plots import histograms as histogram_plots
@@ -58,12 +57,12 @@ def draw(
             )
     if grid.has_roofline(block):
         pictures["roofline"] = render(lambda: roofline_plots.roofline(block, title, where))
-    if inference_measures.has_inference([block]):
+    if grid.has_inference([block]):
         systems = suite.published_systems
         pictures["inference-throughput"] = render(
             lambda: inference_plots.throughput(block, title, where, figures, systems)
         )
-    if inference_measures.has_work(block, PAIRS):
+    if grid.has_work(block, PAIRS):
         pictures["inference-latency"] = render(
             lambda: inference_plots.latencies(block, title, where)
         )

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter
 from bench.analysis import contrasts
 from bench.analysis.contrasts import arm_ratio
 from bench.analysis.labels import counted
-from bench.analysis.measures import THROUGHPUT
+from bench.analysis.metrics import THROUGHPUT
 from bench.plots.bars import axis_number, bar, times, write_above
 from bench.plots.style import INK, Frame, framed, level_look
 from bench.stats.summary import Missing

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.analysis import contrasts
 from bench.analysis.labels import counted, precision_label, ranks_text, sizes_text
-from bench.analysis.measures import evaluated, target
+from bench.analysis.metrics import evaluated, target
 from bench.plots.style import GREY, INK, Frame, Look, framed, level_look, look
 from bench.render import units
 from bench.stats.summary import quantile

@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
-from bench.analysis.measures import SAMPLES_PER_JOULE
+from bench.analysis.metrics import SAMPLES_PER_JOULE
 from bench.plots.style import GREY, INK, Frame, framed, look
 from bench.stats.summary import Missing
 

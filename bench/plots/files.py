@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts
 from bench.analysis.labels import dates_text, machine_text
-from bench.analysis.measures import BEST_HR
+from bench.analysis.metrics import BEST_HR
 from bench.render.model import Image
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.analysis import contrasts
 from bench.analysis.labels import counted, precision_label, ranks_text
-from bench.analysis.measures import BEST_HR
+from bench.analysis.metrics import BEST_HR
 from bench.plots.style import BAND, GREY, INK, Frame, Look, framed, level_look, look
 from bench.render import units
 from bench.stats.summary import Missing, common_bins, summarize

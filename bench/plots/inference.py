@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
 
-from bench.analysis.inference_measures import PAIRS, RANKING, batches, latency, scores_rate
 from bench.analysis.labels import cell_name, counted
+from bench.analysis.metrics import PAIRS, RANKING, batches, latency, scores_rate
 from bench.plots.scaling import short_source
 from bench.plots.style import FILLS, GREY, Frame, framed, level_look, logarithmic, look
 from bench.published.comparability import INFERENCE_SECTIONS, inference_differences

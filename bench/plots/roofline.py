@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 
 from bench.analysis.labels import cell_name, precision_label, ranks_text
-from bench.analysis.measures import (
+from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
     COPY_PEAK,
     INTENSITY,

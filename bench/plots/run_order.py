@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bench.analysis.labels import precision_label
-from bench.analysis.measures import THROUGHPUT
+from bench.analysis.metrics import THROUGHPUT
 from bench.plots.style import GREY, INK, Frame, framed, look
 from bench.stats.summary import Missing
 

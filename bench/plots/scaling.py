@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from bench.analysis.contrasts import scaling
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
-from bench.analysis.measures import THROUGHPUT
+from bench.analysis.metrics import THROUGHPUT
 from bench.plots.scaling_curves import _LINES
 from bench.plots.style import GREY, INK, Frame, framed, look
 from bench.published.figures import SOURCES, distinct, parse_system, select

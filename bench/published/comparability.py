@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bench.analysis.inference_measures import PAIRS, has_work
+from bench.analysis.grid import has_work
+from bench.analysis.metrics import PAIRS
 from bench.published.figures import Figure, matches
 from bench.records.identity import gpus_text, listed
 from bench.render import units

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis import inference_measures
+from bench.analysis import grid
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import Grouped, group
 from bench.errors import UserError
@@ -78,7 +78,7 @@ def gather(suite: Suite, results_root: Path, published_csv: Path) -> Material:
     if not suite.published_systems and (machine := grouped.blocks[0].machine) is not None:
         gpus = [{"name": name, "memory_bytes": size} for name, size in machine.gpus]
         metrics = ["train_throughput"]
-        if inference_measures.has_inference(grouped.blocks):
+        if grid.has_inference(grouped.blocks):
             metrics.append("inference_throughput")
         found = (published.nearest(figures, gpus, metric) for metric in metrics)
         systems = dict.fromkeys(system for some in found for system in some)

@@ -8,7 +8,7 @@ from bench.analysis import contrasts
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.contrasts import arm_ratio
 from bench.analysis.labels import word_names
-from bench.analysis.measures import PEAK_MEMORY, THROUGHPUT
+from bench.analysis.metrics import PEAK_MEMORY, THROUGHPUT
 from bench.render import units
 from bench.render.model import Table
 from bench.report.training import rate_form
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.analysis.aggregate import Notation
     from bench.analysis.contrasts import Arm
     from bench.analysis.grid import Block
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.render.model import Cell
     from bench.suite.model import Contrast
 
@@ -47,7 +47,7 @@ def table(block: Block, contrast: Contrast, notation: Notation = DEFAULT) -> Tab
 
 
 def _ratio_cell(
-    above: Arm, below: Arm, measure: Measure, contrast: Contrast, notation: Notation
+    above: Arm, below: Arm, measure: Metric, contrast: Contrast, notation: Notation
 ) -> Cell:
     return notation.ratio_cell(
         arm_ratio(above, below, measure, contrast, notation), (above.key, below.key)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.analysis import inference_measures
+from bench.analysis import grid
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.grid import has_energy
 from bench.analysis.labels import axes_text, one_line, precision_label
-from bench.analysis.measures import BEST_HR
+from bench.analysis.metrics import BEST_HR
 from bench.published.comparability import differences
 from bench.published.figures import SOURCES, distinct, select
 from bench.render.model import Heading, Items, Quote, Tabled, Text
@@ -91,14 +91,14 @@ def page(
     nodes += _published(suite, grouped.blocks, figures, notation)
     k = next((b.condition.topk for b in grouped.blocks if b.condition is not None), 10)
     parts = [about_page.TRAINING] if any(_trains(block) for block in grouped.blocks) else []
-    parts += [about_page.INFERENCE] if inference_measures.has_inference(grouped.blocks) else []
+    parts += [about_page.INFERENCE] if grid.has_inference(grouped.blocks) else []
     items = about_page.items(parts, k, notation.aggregate)
     return [*nodes, Heading(2, "How the numbers are made"), Items(items)]
 
 
 def _trains(block: Block) -> bool:
     """Whether a block is about training: one that was timed at inference alone is not."""
-    return any(run.epochs for run in block.runs) or not inference_measures.has_inference([block])
+    return any(run.epochs for run in block.runs) or not grid.has_inference([block])
 
 
 def _measured(

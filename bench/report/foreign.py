@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from bench.analysis.measures import BEST_HR, THROUGHPUT
+from bench.analysis.metrics import BEST_HR, THROUGHPUT
 from bench.foreign.run import PROGRAMS, best_hr, throughput, time_to_best
 from bench.render import units
 from bench.render.html import RunList
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.foreign.run import ForeignRun
     from bench.render.model import Node
     from bench.stats.summary import Summary, Value
@@ -236,7 +236,7 @@ def _pair(
     key: str,
     measure: Callable[[ForeignRun], Value],
     pool: Pool | None,
-    ours: Measure,
+    ours: Metric,
     form: units.Formatter,
     notation: Notation,
 ) -> tuple[str, str]:

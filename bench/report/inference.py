@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from bench.analysis import contrasts
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.contrasts import SPEEDUPS, arm_ratio
-from bench.analysis.inference_measures import (
+from bench.analysis.labels import counted, head, precision_label, rest_names, word_names
+from bench.analysis.metrics import (
     LATENCIES,
     PAIRS,
     RANKING,
@@ -17,7 +18,6 @@ from bench.analysis.inference_measures import (
     timed,
     users_rate,
 )
-from bench.analysis.labels import counted, head, precision_label, rest_names, word_names
 from bench.render import units
 from bench.render.model import Cell, Number, Table
 from bench.stats.summary import Missing
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool, Row
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.stats.summary import Ratio
     from bench.suite.model import Contrast
 
@@ -122,7 +122,7 @@ def compared(
 
 
 def rate_form(
-    block: Block, measure: Callable[[int], Measure], work: str, notation: Notation
+    block: Block, measure: Callable[[int], Metric], work: str, notation: Notation
 ) -> units.Formatter:
     """How a table writes its rates; one form for all its cells."""
     found = (
@@ -139,7 +139,7 @@ def batch_cell(size: int, unit: str = "samples") -> Cell:
     return Cell(units.count(size), Number(float(size), unit=unit))
 
 
-def _speedup(above: Pool, below: Pool, measure: Measure, notation: Notation) -> Ratio | Missing:
+def _speedup(above: Pool, below: Pool, measure: Metric, notation: Notation) -> Ratio | Missing:
     mixed, full = above.summary(measure), below.summary(measure)
     if isinstance(full, Missing):
         return Missing(f"baseline: {full.reason}")

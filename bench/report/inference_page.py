@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.analysis import inference_measures
-from bench.analysis.inference_measures import PAIRS, RANKING, has_inference
+from bench.analysis import grid
+from bench.analysis.grid import has_inference
 from bench.analysis.labels import one_line
+from bench.analysis.metrics import PAIRS, RANKING
 from bench.published import comparability
 from bench.published.figures import SOURCES, distinct, select
 from bench.published.tables import inference_part
@@ -32,7 +33,7 @@ def measured(suite: Suite, block: Block, number: int, notation: Notation) -> lis
     def tabled(name: str, title: str, table: Table) -> Tabled:
         return Tabled(name, title, table, one_line(block), number)
 
-    if inference_measures.has_work(block, PAIRS):
+    if grid.has_work(block, PAIRS):
         title, rates = f"Inference throughput ({how})", inference.throughput(block, notation)
         nodes += [Heading(2, title), tabled("inference", title, rates)]
         title, times = f"Inference latency ({how})", inference.latencies(block, notation)
@@ -41,7 +42,7 @@ def measured(suite: Suite, block: Block, number: int, notation: Notation) -> lis
             Text("Of one call. *Calls*: timed calls of a run; *runs*: what the spreads are over."),
             tabled("latency", title, times),
         ]
-    if inference_measures.has_work(block, RANKING):
+    if grid.has_work(block, RANKING):
         title = f"Ranking the whole catalogue ({how})"
         nodes += [Heading(2, title), tabled("ranking", title, inference.ranking(block, notation))]
     for contrast in suite.compare:

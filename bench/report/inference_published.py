@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.analysis.aggregate import DEFAULT
-from bench.analysis.inference_measures import PAIRS, batches, latency, scores_rate
 from bench.analysis.labels import plain, precision_label, rest_names, word_names
+from bench.analysis.metrics import PAIRS, batches, latency, scores_rate
 from bench.published.figures import distinct, lookup, select
 from bench.published.tables import milliseconds
 from bench.render import units

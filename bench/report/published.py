@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import Block
 from bench.analysis.labels import head, one_line, precision_label, rest_names, word_names
-from bench.analysis.measures import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
+from bench.analysis.metrics import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
 from bench.published.figures import Figure, distinct, is_inverted, lookup, select
 from bench.published.tables import accuracy, throughput
 from bench.render import units
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.published.figures import Figure
 
 
@@ -77,7 +77,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
     return Table(headers, tuple(rows), (*word_names(block), "Precision"))
 
 
-def speed_measure(figures: Sequence[Figure], notation: Notation) -> Measure:
+def speed_measure(figures: Sequence[Figure], notation: Notation) -> Metric:
     """What of a run's epochs is compared: with means, what the source takes the mean of."""
     ways = distinct(select(figures, metric="train_throughput"), "aggregation")
     of_best = notation.aggregate == "mean" and any("best epoch" in way for way in ways)
@@ -129,7 +129,7 @@ def rates(
     pool: Pool,
     published: Figure | None,
     form: units.Formatter,
-    measure: Measure,
+    measure: Metric,
     notation: Notation,
 ) -> tuple[str, str, str]:
     """Our rate, theirs, and ours over theirs; a dash where there is nothing to divide."""

@@ -1,6 +1,6 @@
 """How near training comes to what the machine can do, by cell. Pure.
 
-Counts per sample and peaks are facts of the records; bench.measures makes shares of them.
+Counts per sample and peaks are facts of the records; analysis.metrics makes shares of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import Block, Pool, has_measure
 from bench.analysis.labels import head, precision_label, rest_names, word_names
-from bench.analysis.measures import (
+from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
     BYTES_PER_SAMPLE,
     COPY_PEAK,
@@ -35,18 +35,18 @@ from bench.stats.summary import Missing
 if TYPE_CHECKING:
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
 
-COLUMNS: tuple[tuple[str, Measure, units.Formatter], ...] = (
-    ("FLOP/sample", FLOPS_PER_SAMPLE, units.compact),
-    ("Bytes/sample", BYTES_PER_SAMPLE, units.compact),
-    ("FLOP/byte", INTENSITY, lambda value: units.significant(value, 3)),
-    ("Matmul peak (FLOP/s)", MATMUL_PEAK, units.compact),
-    ("Copy peak (bytes/s)", COPY_PEAK, units.compact),
-    ("Limit (FLOP/s)", FLOPS_LIMIT, units.compact),
-    ("Achieved (FLOP/s)", ACHIEVED_FLOPS, units.compact),
-    ("Of the limit", SHARE_OF_LIMIT, units.percent),
-    ("Of the matmul peak", SHARE_OF_MATMUL, units.percent),
+COLUMNS = (
+    FLOPS_PER_SAMPLE,
+    BYTES_PER_SAMPLE,
+    INTENSITY,
+    MATMUL_PEAK,
+    COPY_PEAK,
+    FLOPS_LIMIT,
+    ACHIEVED_FLOPS,
+    SHARE_OF_LIMIT,
+    SHARE_OF_MATMUL,
 )
 COUNTED = (FLOPS_PER_SAMPLE, BYTES_PER_SAMPLE, INTENSITY)
 """Follow from the model's shapes: the same in all runs of a cell, and shown without a spread."""
@@ -57,14 +57,14 @@ def table(block: Block, notation: Notation = DEFAULT) -> Table:
     rows = []
     for row, precision, pool in block.cells():
         cells: list[str] = [
-            _counted(pool, measure, form)
-            if measure in COUNTED
-            else notation.measured(pool, measure, form)
-            for _, measure, form in COLUMNS
+            _counted(pool, metric)
+            if metric in COUNTED
+            else notation.measured(pool, metric, metric.form)
+            for metric in COLUMNS
         ]
         cells.insert(6, bound_by(pool))
         rows.append((*head(row), precision_label(block, precision), *cells))
-    headers = [name for name, _, _ in COLUMNS]
+    headers = [metric.title for metric in COLUMNS]
     headers.insert(6, "Bound by")
     return Table(
         ("Ranks", *rest_names(block), "Precision", *headers),
@@ -83,14 +83,14 @@ def bound_by(pool: Pool) -> str:
     return " or ".join(sorted(found)) or units.not_available()
 
 
-def _counted(pool: Pool, measure: Measure, form: units.Formatter) -> str:
+def _counted(pool: Pool, metric: Metric) -> str:
     """A count, which has no spread unless the runs of a cell disagree."""
-    data = pool.summary(measure)
+    data, form = pool.summary(metric), metric.form
     keys = (pool.tally.cell.key,)
     if isinstance(data, Missing):
-        return Cell(units.not_available(data.reason), Number(None, unit=measure.unit), keys)
+        return Cell(units.not_available(data.reason), Number(None, unit=metric.unit), keys)
     text = form(data.median) if data.min == data.max else f"{form(data.min)} to {form(data.max)}"
-    return Cell(text, Number(data.median, data.min, data.max, data.n, measure.unit), keys)
+    return Cell(text, Number(data.median, data.min, data.max, data.n, metric.unit), keys)
 
 
 COMMUNICATION = (

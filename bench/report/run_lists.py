@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from bench.analysis import inference_measures as inference
+from bench.analysis import metrics
 from bench.analysis.labels import axes_text, counted
-from bench.analysis.measures import BEST_HR, THROUGHPUT, TIME_TO_BEST
+from bench.analysis.metrics import BEST_HR, THROUGHPUT, TIME_TO_BEST
 from bench.render import units
 from bench.render.html import RunList
 from bench.render.model import Cell, Number, Table
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
     from bench.analysis.grid import Pool
     from bench.analysis.group import Grouped
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
     from bench.records.attempt import Attempt
 
-Column = tuple[str, "Measure", units.Formatter]
+Column = tuple[str, "Metric", units.Formatter]
 
 TRAINING: tuple[Column, ...] = (
     ("Best HR", BEST_HR, units.hit_rate),
@@ -86,22 +86,22 @@ def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
 
 def _columns(pool: Pool) -> tuple[Column, ...]:
     """What a run is worth in three numbers: of training or, where none was trained, inference."""
-    pairs, users = (inference.batches(pool.runs, work) for work in ("pairs", "ranking"))
+    pairs, users = (metrics.batches(pool.runs, work) for work in ("pairs", "ranking"))
     if any(run.epochs for run in pool.runs) or not (pairs or users):
         return TRAINING
     found: list[Column] = []
     if pairs:
-        rate = inference.scores_rate("pairs", pairs[-1])
-        median = inference.latency("pairs", pairs[0], "p50")
+        rate = metrics.scores_rate("pairs", pairs[-1])
+        median = metrics.latency("pairs", pairs[0], "p50")
         found.append((f"Samples/s at batch {units.count(pairs[-1])}", rate, units.count))
         found.append((f"p50 at batch {units.count(pairs[0])} (ms)", median, units.milliseconds))
     if users:
-        ranked = inference.users_rate(users[-1])
+        ranked = metrics.users_rate(users[-1])
         found.append((f"Users/s, {units.count(users[-1])} a call", ranked, units.compact))
     return tuple(found)
 
 
-def _value(attempt: Attempt, measure: Measure, form: units.Formatter) -> str:
+def _value(attempt: Attempt, measure: Metric, form: units.Formatter) -> str:
     if attempt.run is None or not attempt.ok:
         return ""
     value = measure.of(attempt)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts, grid
 from bench.analysis.labels import one_line
-from bench.analysis.measures import BEST_HR
+from bench.analysis.metrics import BEST_HR
 from bench.render import units
 from bench.render.model import Heading, Quote, Tabled, Text
 from bench.report import comparison, verdicts

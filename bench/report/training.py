@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.contrasts import SPEEDUPS, scaling, speedup
 from bench.analysis.labels import axes_text, head, precision_label, rest_names, word_names
-from bench.analysis.measures import (
+from bench.analysis.metrics import (
     BEST_HR,
     EPOCHS_TO_BEST,
     FINAL_LOSS,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool, Row, Tally
-    from bench.analysis.measures import Measure
+    from bench.analysis.metrics import Metric
 
 
 def accuracy(block: Block, notation: Notation = DEFAULT) -> Table:
@@ -55,7 +55,7 @@ def accuracy(block: Block, notation: Notation = DEFAULT) -> Table:
 
 def convergence(block: Block, notation: Notation = DEFAULT) -> Table:
     """Time to the best HR@k, its epoch, the final loss, and runs that reached their target."""
-    columns: list[tuple[str, Measure, units.Formatter]] = [
+    columns: list[tuple[str, Metric, units.Formatter]] = [
         ("Time to best (s)", TIME_TO_BEST, units.seconds),
         ("Best epoch", EPOCHS_TO_BEST, lambda value: f"{value:.4g}"),
         ("Final loss", FINAL_LOSS, lambda value: f"{value:.4f}"),

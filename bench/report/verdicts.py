@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts
 from bench.analysis.labels import axes_text, word_names
-from bench.analysis.measures import BEST_HR, best_hr, reached_target
+from bench.analysis.metrics import BEST_HR, best_hr, reached_target
 from bench.published.figures import select
 from bench.render import units
 from bench.render.model import Cell, Number, Table

@@ -76,7 +76,7 @@ class Suite:
         device: "gpu" or "cpu" if the suite makes sense on that only.
         telemetry_s: seconds between two readings; None for no telemetry.
         margin_speed: the relative loss of throughput that would matter.
-        gate_metrics: what the gate decides on; see bench.gated.
+        gate_metrics: what the gate decides on; see bench.analysis.metrics.
         gate_looks: runs a cell after which a sequential gate looks at them.
         without: flags of runs that the report leaves out (see bench.flags).
         compare: levels of axes whose speed and memory the report divides by a reference's.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.measures import best_hr, throughput
+from bench.analysis.metrics import best_hr, throughput
 from bench.host.samples import FLAGS
 from bench.render import units
 from bench.render.model import Table, markdown

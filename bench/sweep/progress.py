@@ -13,8 +13,7 @@ from rich.console import Console, Group
 from rich.live import Live as Screen
 from rich.text import Text
 
-from bench.analysis.inference_measures import PAIRS, batches, scores_rate
-from bench.analysis.measures import best_hr, throughput
+from bench.analysis.metrics import PAIRS, batches, best_hr, scores_rate, throughput
 from bench.render import units
 
 if TYPE_CHECKING:

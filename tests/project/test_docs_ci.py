@@ -12,7 +12,7 @@ from sample_suite import parse_suite as parse
 
 from bench import suites
 from bench.__main__ import _parser, _words
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.stats.decision import LEVEL
 from bench.suite.trainer_options import trainer_options
 
@@ -66,11 +66,11 @@ def test_the_suites_of_a_gate_can_reach_a_verdict(name):
 
     assert len(suite.seeds) >= 10
     assert suite.gate_looks[0] >= 6
-    assert set(suite.gate_metrics) <= set(gated.NAMES)
+    assert set(suite.gate_metrics) <= set(metrics.NAMES)
 
 
 def test_every_metric_is_in_the_documents():
-    assert all(f"| `{name}`" in DOCS for name in gated.NAMES)
+    assert all(f"| `{name}`" in DOCS for name in metrics.NAMES)
 
 
 def test_the_table_of_errors_is_the_simulations():

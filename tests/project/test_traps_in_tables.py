@@ -9,7 +9,7 @@ import pytest
 from sample_records import A100_HOST, ML_20M, ML_100K, grid, make_attempt, make_run, make_suite
 
 from bench.analysis.group import group
-from bench.analysis.measures import throughput
+from bench.analysis.metrics import throughput
 from bench.published.comparability import differences
 from bench.render import units
 from bench.render.formats import markdown_page, tables_text

@@ -13,7 +13,7 @@ from sample_values import arm
 from bench.analysis import contrasts as contrast
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
-from bench.analysis.measures import BEST_HR
+from bench.analysis.metrics import BEST_HR
 from bench.plots import catalog as whole_plots
 from bench.plots import curves as accuracy_plots
 from bench.plots import histograms as histogram_plots

@@ -7,7 +7,7 @@ import pytest
 from sample_records import A100_HOST, CPU_HOST, ML_100K, grid, make_attempt, make_run, make_suite
 
 from bench.analysis.group import group
-from bench.analysis.measures import BEST_HR, THROUGHPUT
+from bench.analysis.metrics import BEST_HR, THROUGHPUT
 from bench.records.identity import Machine
 from bench.stats.summary import Missing
 from bench.suite.model import Rule, cells

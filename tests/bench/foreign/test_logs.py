@@ -10,8 +10,8 @@ import foreign_logs as logs
 import pytest
 from sample_records import make_run
 
-from bench.analysis.measures import best_hr as our_best_hr
-from bench.analysis.measures import time_to_best as our_time_to_best
+from bench.analysis.metrics import best_hr as our_best_hr
+from bench.analysis.metrics import time_to_best as our_time_to_best
 from bench.errors import UserError
 from bench.foreign import write_logs as export
 from bench.foreign.read_logs import read

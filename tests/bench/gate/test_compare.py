@@ -7,7 +7,7 @@ from sample_gate import CELL
 from sample_records import A100_HOST, ML_20M, ML_100K, make_attempt, make_run, make_suite
 from sample_values import arm
 
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.errors import UserError
 from bench.gate import report as gate_report
 from bench.gate.compare import Terms, compare
@@ -52,12 +52,12 @@ def test_speed_is_better_when_higher_and_time_when_lower(rate, throughput, time)
 
 
 def test_every_metric_has_a_direction_and_an_unknown_one_is_an_error():
-    assert all(one.better in ("higher", "lower") and one.unit for one in gated.ALL)
-    assert set(gated.DEFAULT) <= set(gated.NAMES)
+    assert all(one.better in ("higher", "lower") and one.unit for one in metrics.GATED)
+    assert set(metrics.DEFAULT) <= set(metrics.NAMES)
     with pytest.raises(UserError, match="unknown metric 'speed'"):
-        gated.metric("speed")
+        metrics.gated("speed")
     with pytest.raises(UserError, match="did you mean 'throughput'"):
-        gated.metric("through_put")
+        metrics.gated("through_put")
 
 
 def test_memory_energy_latency_and_epochs_are_compared_in_their_direction():

@@ -9,7 +9,7 @@ import pytest
 from sample_records import grid, make_attempt, make_run, make_suite
 from sample_resources import talking
 
-from bench.analysis import measures
+from bench.analysis import metrics
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
 from bench.render.formats import markdown_page
@@ -36,10 +36,10 @@ def block_of(suite, attempts):
 def test_shares_are_those_of_each_rank_and_of_all():
     run = talking(make_run(ranks=2))
 
-    assert measures.waiting_shares(run) == [0.1, 0.25]
-    assert measures.waiting_share(run) == pytest.approx(0.7 / 4)
-    assert measures.step_seconds(run) == 0.1
-    assert measures.reduced_bytes(run) == 7_340_032
+    assert metrics.waiting_shares(run) == [0.1, 0.25]
+    assert metrics.waiting_share(run) == pytest.approx(0.7 / 4)
+    assert metrics.step_seconds(run) == 0.1
+    assert metrics.reduced_bytes(run) == 7_340_032
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def test_shares_are_those_of_each_rank_and_of_all():
 def test_no_time_is_no_share(waiting, steps):
     run = talking(make_run(ranks=2), waiting, steps)
 
-    assert measures.waiting_shares(run) == []
-    assert measures.waiting_share(run) == Missing("no time measured")
-    assert measures.waiting_share(make_run()) == Missing("not recorded")
+    assert metrics.waiting_shares(run) == []
+    assert metrics.waiting_share(run) == Missing("no time measured")
+    assert metrics.waiting_share(make_run()) == Missing("not recorded")
 
 
 def test_the_table_stands_in_the_part_on_throughput():

@@ -8,7 +8,7 @@ from paths import CSV
 from pictures import WHERE, texts
 from sample_records import grid, make_attempt, make_suite
 
-from bench.analysis import measures
+from bench.analysis import metrics
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import has_energy
 from bench.analysis.group import group
@@ -45,9 +45,9 @@ def block_of(attempts):
 def test_samples_per_joule_counts_all_gpus():
     one, *_ = with_energy(grid(SUITE))
 
-    assert measures.joules(one) == 1000.0
-    assert measures.samples_per_joule(one) == 8 * 495_285 / 1000
-    assert measures.joules(replace(one, telemetry=telemetry(500.0, 8))) == 4000.0
+    assert metrics.joules(one) == 1000.0
+    assert metrics.samples_per_joule(one) == 8 * 495_285 / 1000
+    assert metrics.joules(replace(one, telemetry=telemetry(500.0, 8))) == 4000.0
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_samples_per_joule_counts_all_gpus():
 def test_energy_that_is_not_known_for_every_gpu_is_missing_and_never_zero(facts):
     attempt = replace(grid(SUITE)[0], telemetry=facts)
 
-    assert measures.joules(attempt) == Missing("not recorded")
-    assert measures.samples_per_joule(attempt) == Missing("not recorded")
-    assert measures.joules_to_best(attempt) == Missing("not recorded")
+    assert metrics.joules(attempt) == Missing("not recorded")
+    assert metrics.samples_per_joule(attempt) == Missing("not recorded")
+    assert metrics.joules_to_best(attempt) == Missing("not recorded")
 
 
 def test_the_table_shows_efficiency_and_energy_to_the_best():

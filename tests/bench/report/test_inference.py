@@ -12,7 +12,7 @@ from sample_records import as_attempt, grid, make_attempt, make_suite
 from table_cells import cell, rows_of
 
 from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.inference_measures import batches, latency, scores_rate, timed, users_rate
+from bench.analysis.metrics import batches, latency, scores_rate, timed, users_rate
 from bench.render.formats import markdown_page
 from bench.render.model import Heading, Tabled, markdown
 from bench.report import inference

@@ -10,7 +10,7 @@ from pictures import WHERE, assert_readable, figure_of, texts
 from sample_records import grid, make_attempt, make_run, make_suite
 from sample_resources import probed
 
-from bench.analysis import measures
+from bench.analysis import metrics
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
 from bench.plots import catalog as whole_plots
@@ -43,19 +43,19 @@ def test_the_limit_is_the_lower_of_the_two_roofs():
     by_compute = probed(make_run(rate=100_000.0))
     by_memory = probed(make_run(rate=100_000.0), copy=0.5e9)
 
-    assert measures.intensity(by_compute) == 150.0
-    assert measures.flops_limit(by_compute) == 150e9
-    assert measures.flops_limit(by_memory) == 75e9
-    assert measures.achieved_flops(by_compute) == pytest.approx(45e9)
-    assert measures.share_of_limit(by_memory) == pytest.approx(0.6)
-    assert measures.share_of_matmul(by_memory) == pytest.approx(0.3)
+    assert metrics.intensity(by_compute) == 150.0
+    assert metrics.flops_limit(by_compute) == 150e9
+    assert metrics.flops_limit(by_memory) == 75e9
+    assert metrics.achieved_flops(by_compute) == pytest.approx(45e9)
+    assert metrics.share_of_limit(by_memory) == pytest.approx(0.6)
+    assert metrics.share_of_matmul(by_memory) == pytest.approx(0.3)
 
 
 def test_what_is_reached_is_that_of_one_rank_like_the_peaks():
     two = probed(make_run(rate=100_000.0, ranks=2))
 
-    assert measures.achieved_flops(two) == pytest.approx(22.5e9)
-    assert measures.share_of_limit(two) == pytest.approx(0.15)
+    assert metrics.achieved_flops(two) == pytest.approx(22.5e9)
+    assert metrics.share_of_limit(two) == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_what_is_reached_is_that_of_one_rank_like_the_peaks():
 def test_a_run_that_was_not_probed_or_not_timed_has_no_share(change, reason):
     run = replace(probed(make_run()), **change)
 
-    assert measures.share_of_limit(run) == Missing(reason)
-    assert measures.share_of_matmul(run) == Missing(reason)
+    assert metrics.share_of_limit(run) == Missing(reason)
+    assert metrics.share_of_matmul(run) == Missing(reason)
 
 
 @pytest.mark.parametrize("field", ["bytes_per_sample", "matmul_flops_per_second"])
@@ -77,8 +77,8 @@ def test_counts_and_peaks_of_zero_are_no_numbers(field):
     run = probed(make_run())
     broken = replace(run, roofline=replace(run.roofline, **{field: 0.0}))
 
-    assert isinstance(measures.flops_limit(broken), Missing)
-    assert isinstance(measures.share_of_limit(broken), Missing)
+    assert isinstance(metrics.flops_limit(broken), Missing)
+    assert isinstance(metrics.share_of_limit(broken), Missing)
 
 
 def test_the_section_of_the_roofline():

@@ -6,11 +6,11 @@ import pytest
 from sample_values import arm
 from simulate_gate import MARGIN, STRONG, simulate_calibrated
 
-from bench.analysis import metrics as gated
+from bench.analysis import metrics
 from bench.stats.decision import REGRESSED, runs_to_find
 from bench.stats.variance import measure
 
-SPEED = gated.metric("throughput")
+SPEED = metrics.gated("throughput")
 
 
 def test_within_and_between_rounds_are_told_apart():
