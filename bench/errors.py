@@ -1,7 +1,7 @@
 """The one exception that means "the user can fix this": one line, exit code 2, no traceback."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,8 +15,12 @@ def show(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def did_you_mean(word: Any, known: Sequence[Any] | Mapping[Any, Any]) -> str:
-    """`; did you mean 'batch_size'?` for the nearest known word, or nothing if none is near."""
-    wanted = str(word).replace("-", "_").lower()
-    near = get_close_matches(wanted, [str(item) for item in known], n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def did_you_mean(word: Any, choices: Iterable[Any]) -> str:
+    """`; did you mean 'batch_size'?` for the nearest of the choices, or nothing if none is near."""
+    by_spelling = {_spelling(choice): str(choice) for choice in choices}
+    near = get_close_matches(_spelling(word), by_spelling, n=1, cutoff=0.6)
+    return f"; did you mean {by_spelling[near[0]]!r}?" if near else ""
+
+
+def _spelling(word: Any) -> str:
+    return str(word).replace("-", "_").lower()

@@ -1,49 +1,44 @@
-"""`bench baseline save|list|show|promote`: files under results/baselines/, changed by hand only."""
+"""`ncf-bench baseline save|list|show|promote`: files under results/baselines/."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import getpass
-import subprocess
 from typing import TYPE_CHECKING
 
-from bench.cli.common import OK
+from bench.cli import OK
+from bench.cli.common import OUTPUT, WHAT, add_options, signature
 from bench.errors import UserError
-from bench.files import utc_now
-from bench.gate.baseline import FOLDER, Signed, _all, find, own_path, read, saved_path
+from bench.gate.baseline import FOLDER, _all, find, own_path, read, saved_path
 
 if TYPE_CHECKING:
     import argparse
 
+    from bench.cli import Parser
     from bench.gate.baseline import Baseline
     from bench.render.model import Table
 
-ACTIONS = ("save", "list", "show", "promote")
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench baseline`."""
-    parser.add_argument(
+def baseline_arguments(parser: Parser) -> None:
+    """The options of `baseline`."""
+    what = parser.group(WHAT)
+    what.add_argument(
         "action",
-        choices=ACTIONS,
-        help="save: the stored good runs of a suite, under a new name; promote: make one the "
-        "suite's own, which gates use; list; show",
+        choices=_ACTIONS,
+        help="save: store the good runs of a suite under a new name; promote: make one the "
+        "suite's default, which gates use; list; show",
     )
-    parser.add_argument("suite", nargs="?", metavar="SUITE", help="its runs or baselines")
-    parser.add_argument("--name", metavar="NAME", help="of the baseline")
-    parser.add_argument("--why", metavar="TEXT", help="the reason, for those who read it later")
-    parser.add_argument("--who", metavar="NAME", help="[git's user.name, or the login]")
-    parser.add_argument(
-        "--every",
-        action="store_true",
-        help="with save: every good run, not only the last one of a seed",
+    what.add_argument("suite", nargs="?", metavar="SUITE", help="suite of the runs or baselines")
+    what.add_argument("--name", metavar="NAME", help="of the baseline")
+    what.add_argument(
+        "--every", action="store_true", help="with save: every good run, not only the last per seed"
     )
+    add_options(parser, "results")
+    parser.group(OUTPUT).add_argument("--why", metavar="TEXT", help="reason to store")
+    add_options(parser, "who")
 
 
-def run(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
-    """`bench baseline`."""
-    return {"save": _save, "list": _list, "show": _show, "promote": _promote}[parsed.action](parsed)
+def baseline(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
+    """Run one of the actions."""
+    return _ACTIONS[parsed.action](parsed)
 
 
 def _save(parsed: argparse.Namespace) -> int:
@@ -56,11 +51,11 @@ def _save(parsed: argparse.Namespace) -> int:
     suite, name = _needed(parsed, "suite"), _needed(parsed, "name")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] in ".-":
         raise UserError(f"--name {name!r}: letters, digits, . _ - only; it becomes a file's name")
-    signed = signature(parsed)
+    signed = signature(parsed, _needed(parsed, "why"))
     found = side(suite, load(parsed.results / suite).attempts, every=parsed.every)
     if not found.cells:
         raise UserError(
-            f"{parsed.results / suite} holds no good run to save: `bench run {suite}` first"
+            f"{parsed.results / suite} has no good run to save; run `ncf-bench run {suite}`"
         )
     path = saved_path(parsed.results, suite, name)
     try:
@@ -74,7 +69,7 @@ def _save(parsed: argparse.Namespace) -> int:
     fewest = min(len(cell.runs) for cell in found.cells.values())
     if fewest < FEWEST:
         print(f"warning: a cell has {fewest} runs; below {FEWEST} no gate will reach a verdict")
-    print(f"gates use it with --baseline {path}, or after `bench baseline promote {suite}`")
+    print(f"gates use it with --baseline {path}, or after `ncf-bench baseline promote {suite}`")
     return OK
 
 
@@ -82,7 +77,11 @@ def _promote(parsed: argparse.Namespace) -> int:
     from bench.gate.baseline import to_text
     from ncf.record import write_text
 
-    suite, name, signed = _needed(parsed, "suite"), _needed(parsed, "name"), signature(parsed)
+    suite, name, signed = (
+        _needed(parsed, "suite"),
+        _needed(parsed, "name"),
+        signature(parsed, _needed(parsed, "why")),
+    )
     chosen = read(find(parsed.results, suite, name))
     path = own_path(parsed.results, suite)
     before = read(path) if path.exists() else None
@@ -97,8 +96,8 @@ def _list(parsed: argparse.Namespace) -> int:
     paths = _all(parsed.results, parsed.suite)
     if not paths:
         raise UserError(
-            f"{parsed.results / FOLDER} holds no baseline: `bench baseline save SUITE --name NAME "
-            "--why TEXT` makes one of stored runs"
+            f"{parsed.results / FOLDER} has no baseline; save one with `ncf-bench baseline save "
+            "SUITE --name NAME --why TEXT`"
         )
     rows = []
     for path in paths:
@@ -171,22 +170,8 @@ def _needed(parsed: argparse.Namespace, name: str) -> str:
     value = getattr(parsed, name)
     if not value:
         what = "SUITE" if name == "suite" else f"--{name}"
-        raise UserError(f"bench baseline {parsed.action} needs {what}")
+        raise UserError(f"ncf-bench baseline {parsed.action} needs {what}")
     return str(value)
 
 
-def signature(parsed: argparse.Namespace, why: str | None = None) -> Signed:
-    """Who does this, why and when."""
-    return Signed(parsed.who or _somebody(), why or _needed(parsed, "why"), utc_now())
-
-
-def _somebody() -> str:
-    with contextlib.suppress(OSError):
-        asked = subprocess.run(
-            ["git", "config", "user.name"], capture_output=True, check=False, encoding="utf-8"
-        )
-        if asked.stdout.strip():
-            return asked.stdout.strip()
-    with contextlib.suppress(Exception):  # no login name either: containers
-        return getpass.getuser()
-    return "unknown"
+_ACTIONS = {"save": _save, "list": _list, "show": _show, "promote": _promote}

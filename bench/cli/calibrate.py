@@ -1,24 +1,25 @@
-"""`bench calibrate SUITE`: the same code against itself, round after round."""
+"""`ncf-bench calibrate`: the same code against itself, round after round."""
 
 from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bench.cli import common
-from bench.cli import run as new_runs
-from bench.cli.baseline import signature
-from bench.cli.common import FAILED, OK, load_wanted
+from bench.cli import FAILED, OK, common
+from bench.cli.session import session, session_arguments
 from bench.errors import UserError
 from bench.gate import baseline as baselines
+from bench.sweep.progress import View
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from bench.cli import Parser
     from bench.gate.compare import Terms
     from bench.gate.samples import Side
     from bench.render.model import Table
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
 ROUNDS = 6
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench calibrate`."""
-    new_runs.add_session_arguments(parser)
-    parser.add_argument(
+def calibrate_arguments(parser: Parser) -> None:
+    """The options of `calibrate`."""
+    session_arguments(parser)
+    parser.group(common.STATISTICS).add_argument(
         "--rounds",
         type=int,
         default=ROUNDS,
         metavar="N",
-        help=f"how often the suite is run, from 3 on; more tell drift better [{ROUNDS}]",
+        help=f"repetitions of the suite, at least 3; more rounds measure drift better [{ROUNDS}]",
     )
-    parser.add_argument(
+    common.comparison_arguments(parser)
+    parser.group(common.OUTPUT).add_argument(
         "--baseline",
         metavar="FILE",
-        help="store the noise with this baseline: a file, or the name of a saved one; `own` is the "
-        "promoted one [store nothing]",
+        help="store the noise in this baseline: a file, the name of a saved baseline, or `own` for "
+        "the promoted one [not stored]",
     )
-    parser.add_argument("--who", metavar="NAME", help="[git's user.name, or the login]")
-    common.comparison_arguments(parser)
+    common.add_options(parser, "who")
 
 
-def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+def calibrate(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Make the rounds, measure their noise, store it where that is wanted."""
     from bench.gate.samples import side
     from bench.render.model import markdown
@@ -55,9 +56,9 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
 
     if parsed.rounds < FEWEST_ROUNDS:
         raise UserError(
-            f"--rounds {parsed.rounds}: from fewer than {FEWEST_ROUNDS} rounds drift cannot be told"
+            f"--rounds {parsed.rounds}: at least {FEWEST_ROUNDS} rounds are needed to measure drift"
         )
-    suite = load_wanted(parsed, trainer)
+    suite = common.chosen_suite(parsed, trainer)
     wanted = common.comparison_terms(parsed, suite)
     path = None
     if parsed.baseline:
@@ -65,15 +66,15 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
         path = baselines.find(parsed.results, suite.name, name)
         baselines.read(path)  # a mistake is told before hours of runs
     rounds = []
-    with new_runs.session(parsed, trainer, suite) as session:
+    with session(parsed, trainer, suite, View(sys.stderr, sys.stderr)) as ready:
         for number in range(1, parsed.rounds + 1):
-            session.sweep.view.say(f"round {number} of {parsed.rounds}")
-            rounds.append(side(f"round {number}", session.make(session.plan.runs)))
+            ready.sweep.view.say(f"round {number} of {parsed.rounds}")
+            rounds.append(side(f"round {number}", ready.make(ready.plan.runs)))
     noise = measured(rounds, wanted)
     if not noise:
         print(f"no cell has {FEWEST_ROUNDS} rounds of 2 good runs: nothing was measured")
         return FAILED
-    planned = len(session.plan.seeds)
+    planned = len(ready.plan.seeds)
     if parsed.json:
         print(json.dumps(_plain(noise, wanted, rounds, planned), indent=1, allow_nan=False))
     else:
@@ -187,7 +188,7 @@ def _store(
                 f"{path}: the noise of {cell.label} cannot be stored with it: {'; '.join(wrong)}"
             )
     why = f"{parsed.rounds} rounds"
-    signed = signature(parsed, why)
+    signed = common.signature(parsed, why)
     merged = {**baseline.noise, **noise}
     write_text(path, to_text(replace(baseline, calibrated=signed, noise=merged)))
     print(f"stored with {path}")

@@ -1,4 +1,4 @@
-"""`bench check`: reads every stored record and lists those that are not sound."""
+"""`ncf-bench check`: read every stored record and list the invalid ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import suites
-from bench.cli.common import FAILED, OK, load_suite
+from bench.cli import FAILED, OK
+from bench.cli.common import WHAT, add_options, load_suite
 from bench.errors import UserError
 from bench.records.store import Store, is_sealed
 from bench.records.validate import lint
@@ -17,21 +18,22 @@ from ncf.record import RecordError, read_json
 if TYPE_CHECKING:
     import argparse
 
+    from bench.cli import Parser
     from bench.suite.model import Suite
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench check`."""
-    parser.add_argument(
+def check_arguments(parser: Parser) -> None:
+    """The options of `check`."""
+    parser.group(WHAT).add_argument(
         "suite",
         nargs="?",
         metavar="SUITE",
-        help="a suite, or a folder that holds `records`; all folders of --results if left out",
+        help="a suite, or a folder with `records` [all folders of --results]",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_options(parser, "results", "json")
 
 
-def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+def check(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """List bad records; exit code 1 if there are any."""
     checked = 0
     bad: list[tuple[Path, list[str]]] = []
@@ -85,7 +87,7 @@ def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Pat
         try:
             problems = lint(read_json(path), key, seed, number, suite)
             if is_sealed(path.read_bytes()) is False:
-                problems.insert(0, "it is not as it was written (sha256 does not fit)")
+                problems.insert(0, "checksum mismatch: the file was modified or is corrupt")
         except RecordError as error:
             problems = [str(error).removeprefix(f"{path}: ")]
         if problems:
@@ -97,5 +99,9 @@ def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Pat
             bad.append((where, ["missing, although later attempts are there"]))
     known = {path for *_, path in store.names()}
     strangers = (path for path in sorted(store.records.rglob("*")) if path.is_file())
-    bad += [(path, ["is no record by its name"]) for path in strangers if path not in known]
+    bad += [
+        (path, ["file name does not match seedN-aN.json"])
+        for path in strangers
+        if path not in known
+    ]
     return n, bad

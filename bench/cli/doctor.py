@@ -1,4 +1,4 @@
-"""`bench doctor`: looks at machine, installation, disks and data before a long sweep."""
+"""`ncf-bench doctor`: check machine, installation, disks and data before a long sweep."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import suites
-from bench.cli.common import FAILED, OK, load_suite
+from bench.cli import FAILED, OK
+from bench.cli.common import add_options, load_suite, suite_argument
 from bench.errors import UserError
 from bench.host.doctor import Facts, Finding, Place, diagnose
 from bench.host.machine import read_host
@@ -28,29 +28,21 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
+    from bench.cli import Parser
     from bench.host.gpus import Gpu
     from bench.suite.model import Suite
 
 PROBE_TIMEOUT_S = 300.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench doctor`."""
-    parser.add_argument(
-        "suite",
-        nargs="?",
-        metavar="SUITE",
-        help=f"look at its data and time-outs too: {', '.join(suites.shipped())}, or a .toml file",
-    )
-    parser.add_argument("--data", metavar="PATH", help="as for `run`")
-    parser.add_argument(
-        "--data_root", type=Path, default=Path("data"), metavar="DIR", help="[data]"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+def doctor_arguments(parser: Parser) -> None:
+    """The options of `doctor`."""
+    suite_argument(parser, optional="no suite: data and time limits are not checked")
+    add_options(parser, "data", "data_root", "results", "json")
 
 
-def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """Print every finding with its fix; exit code 1 if something must be mended first."""
+def doctor(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """Print every finding with its fix; exit code 1 if something must be fixed first."""
     findings = diagnose(_facts(parsed, trainer))
     failed = any(finding.level == "fail" for finding in findings)
     if parsed.json:
@@ -58,7 +50,7 @@ def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     else:
         print("\n".join(_text(finding) for finding in findings))
         count = sum(finding.level != "ok" for finding in findings)
-        print(f"{count} to look at" if count else "nothing to mend")
+        print(f"{count} to look at" if count else "no problems found")
     return FAILED if failed else OK
 
 

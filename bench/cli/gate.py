@@ -1,93 +1,96 @@
-"""`bench gate SUITE`: new runs against a baseline; the exit code is the verdict."""
+"""`ncf-bench gate`: new runs against a baseline; `ncf-bench compare`: two sets of stored runs."""
 
 from __future__ import annotations
 
-import argparse
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.cli import common
-from bench.cli import run as new_runs
-from bench.cli.common import OK, load_wanted
+from bench.cli import OK, common
+from bench.cli.common import OUTPUT, STATISTICS, WHAT, selection
+from bench.cli.session import session, session_arguments
 from bench.errors import UserError
 from bench.gate import baseline as baselines
 from bench.gate import report as gate_report
-from bench.gate.baseline import Baseline
 from bench.gate.samples import Side, side
 from bench.records.store import load
 from bench.stats import decision
+from bench.sweep.progress import View
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
+    from bench.cli import Parser
     from bench.gate.baseline import Baseline
     from bench.gate.compare import Terms
     from bench.gate.gate import Outcome
-    from bench.gate.samples import Side
     from bench.records.attempt import Attempt
     from bench.suite.model import Suite
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench gate`."""
+def gate_arguments(parser: Parser) -> None:
+    """The options of `gate`."""
     from bench.gate.gate import POLICIES
 
-    new_runs.add_session_arguments(parser)
-    parser.add_argument(
-        "--baseline", metavar="FILE", help="a file, or the name of a saved one [the promoted one]"
+    session_arguments(parser)
+    what, statistics = parser.group(WHAT), parser.group(STATISTICS)
+    what.add_argument(
+        "--baseline",
+        metavar="FILE",
+        help="a file, or the name of a saved baseline [the promoted one]",
     )
-    parser.add_argument(
-        "--stored", action="store_true", help="judge the stored runs; make no new ones"
+    what.add_argument(
+        "--stored", action="store_true", help="judge the stored runs; make no new runs"
     )
-    parser.add_argument(
+    statistics.add_argument(
         "--sequential",
         action="store_true",
-        help="look after few runs, and make more of the undecided cells only",
+        help="decide after few runs where possible; add runs to the undecided cells only",
     )
-    for name, what in (
-        ("inconclusive", "what the runs could not decide"),
+    common.comparison_arguments(parser)
+    for name, case in (
+        ("inconclusive", "undecided metrics"),
         ("not_comparable", "a baseline of other hardware, data, ..."),
     ):
-        parser.add_argument(
+        statistics.add_argument(
             f"--{name}",
             choices=POLICIES,
             default=POLICIES[0],
-            help=f"exit code for {what}: report 3, pass 0, fail 1 [report]",
+            help=f"exit code for {case}: report 3, pass 0, fail 1 [report]",
         )
-    common.comparison_arguments(parser)
-    parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
-    parser.add_argument("--summary", type=Path, metavar="FILE", help="write the Markdown summary")
+    output = parser.group(OUTPUT)
+    output.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    output.add_argument("--summary", type=Path, metavar="FILE", help="write the Markdown summary")
 
 
-def run(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """Make or take the runs, judge them, tell it in every form that is wanted."""
-    from bench.gate import gate
+def gate(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
+    """Make or read the runs, judge them, and print and write the verdicts."""
+    from bench.gate import gate as gates
 
     if parsed.stored and parsed.sequential:
         raise UserError("--stored makes no runs, so there is nothing to be --sequential about")
-    suite = load_wanted(parsed, trainer)
+    suite = common.chosen_suite(parsed, trainer)
     baseline = baselines.read(baselines.find(parsed.results, suite.name, parsed.baseline))
     baseline = _part(parsed, suite, baseline)
     wanted = common.comparison_terms(parsed, suite, baseline)
     if parsed.stored:
-        outcome = gate.judge(baseline.side, _stored(parsed, suite, baseline), wanted)
+        outcome = gates.judge(baseline.side, _stored(parsed, suite, baseline), wanted)
     else:
         outcome = _fresh(parsed, trainer, suite, baseline, wanted)
     if not outcome.lines:
         raise UserError(
             f"neither {baseline.name} nor the runs have any of {', '.join(wanted.metrics)}"
         )
-    code = outcome.exit_code(gate.Policy(parsed.inconclusive, parsed.not_comparable))
+    code = outcome.exit_code(gates.Policy(parsed.inconclusive, parsed.not_comparable))
     _tell(parsed, suite, baseline, outcome, wanted, code)
     return code
 
 
 def _part(parsed: argparse.Namespace, suite: Suite, baseline: Baseline) -> Baseline:
     """Without the cells that --ranks and --precision leave out."""
-    from bench.cli.common import selection
     from bench.suite.model import cells
 
     chosen, _ = selection(parsed).of(suite)
@@ -98,8 +101,6 @@ def _part(parsed: argparse.Namespace, suite: Suite, baseline: Baseline) -> Basel
 
 def _stored(parsed: argparse.Namespace, suite: Suite, baseline: Baseline) -> list[Attempt]:
     """The stored runs that are not the baseline's own: those would agree with themselves."""
-    from bench.cli.common import selection
-
     chosen, seeds = selection(parsed).of(suite)
     keys = {cell.key for cell in chosen}
     found = load(parsed.results / suite.name).attempts
@@ -130,10 +131,10 @@ def _fresh(
     baseline: Baseline,
     wanted: Terms,
 ) -> Outcome:
-    from bench.gate import gate
+    from bench.gate import gate as gates
 
-    with new_runs.session(parsed, trainer, suite) as session:
-        plan = session.plan
+    with session(parsed, trainer, suite, View(sys.stderr, sys.stderr)) as ready:
+        plan = ready.plan
         most = len(plan.seeds)
         sizes: Sequence[int] = (most,)
         if parsed.sequential:
@@ -151,10 +152,10 @@ def _fresh(
                 and (cell.key, seed) not in tried
             ]
             tried.update((cell.key, seed) for cell, seed in runs)
-            made.extend(session.make(runs))
+            made.extend(ready.make(runs))
             return made
 
-        return gate.play(baseline.side, wanted, sizes, make)
+        return gates.play(baseline.side, wanted, sizes, make)
 
 
 def _tell(
@@ -223,20 +224,21 @@ def _codes(side: Side) -> set[str]:
     return {cell.facts["code"].get("code", "unknown") for cell in side.cells.values()}
 
 
-def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench compare`."""
-    for name, what in (("a", "what is compared with"), ("b", "what is judged")):
-        parser.add_argument(
+def compare_arguments(parser: Parser) -> None:
+    """The options of `compare`."""
+    for name, role in (("a", "the reference"), ("b", "the set that is judged")):
+        parser.group(WHAT).add_argument(
             name,
             metavar=name.upper(),
-            help=f"{what}: a folder with records (results/smoke), a suite's name, or a baseline",
+            help=f"{role}: a folder with records (results/smoke), a suite's name, or a baseline",
         )
+    common.add_options(parser, "results")
     common.comparison_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    common.add_options(parser, "json")
 
 
 def compare(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
-    """`bench compare`."""
+    """Compare two sets of stored runs."""
     from bench.gate.compare import compare as compare_sides
 
     (old, baseline), (new, _) = (_side(text, parsed.results) for text in (parsed.a, parsed.b))

@@ -1,4 +1,4 @@
-"""`bench plan` and `bench status`: what `run` would do, and what is stored."""
+"""`ncf-bench plan`: what `run` would do; `status`: what is stored; `suites`: what is shipped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from bench.cli.common import OK, load_wanted, selection, this_host
+from bench.cli import OK
+from bench.cli.common import chosen_suite, rerun_argument, selection, suite_arguments, this_host
 from bench.host.machine import machine_id
 from bench.process.supervise import Stop
 from bench.records.identity import summary
@@ -14,16 +15,27 @@ from bench.records.store import Store, load
 from bench.suite.trainer_options import trainer_versions
 from bench.sweep import lock
 from bench.sweep.data import Resolver
-from bench.sweep.plan import RERUN, Plan, make_plan, mixtures
+from bench.sweep.plan import Plan, make_plan, mixtures
 from bench.sweep.plan_text import effect_lines, flag_lines, plan_text, status_text
 
 if TYPE_CHECKING:
     import argparse
 
+    from bench.cli import Parser
+
+
+def plan_arguments(parser: Parser) -> None:
+    """The options of `plan`."""
+    suite_arguments(parser)
+    rerun_argument(parser)
+
+
+status_arguments = suite_arguments
+
 
 def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """`bench plan`: what `run` would do; changes nothing."""
-    made, _ = _look(parsed, trainer)
+    """Print what `run` would do; changes nothing."""
+    made, _ = _read(parsed, trainer)
     effects = effect_lines(made, Store(parsed.results / made.suite.name).read)
     if parsed.json:
         print(json.dumps({**made.to_dict(), "smallest_effects": effects}, indent=1))
@@ -33,8 +45,8 @@ def plan(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
 
 
 def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """`bench status`: what is stored; changes nothing."""
-    made, loaded = _look(parsed, trainer)
+    """Print what is stored; changes nothing."""
+    made, loaded = _read(parsed, trainer)
     folder = parsed.results / made.suite.name
     unreadable = [(str(path), reason) for path, reason in loaded.unreadable]
     mixed, holder = mixtures(made.suite, loaded.attempts), lock.holder(folder)
@@ -56,9 +68,9 @@ def status(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     return OK
 
 
-def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, Any]:
-    """The plan as things stand, and what is stored."""
-    suite = load_wanted(parsed, trainer)
+def _read(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, Any]:
+    """The plan, and the stored attempts."""
+    suite = chosen_suite(parsed, trainer)
     found = Resolver(parsed.data_root, Stop(), print).find(suite, parsed.data)
     host = this_host(suite, machine_id(parsed.results, create=False))
     loaded = load(parsed.results / suite.name, brief=True)
@@ -66,9 +78,3 @@ def _look(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     versions = trainer_versions(trainer, suite.command)
     plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)
     return plan, loaded
-
-
-def rerun_argument(parser: argparse.ArgumentParser) -> None:
-    """`--rerun`, of `run` and `plan`."""
-    meanings = "; ".join(f"{word}: {meaning}" for word, meaning in RERUN.items())
-    parser.add_argument("--rerun", choices=tuple(RERUN), help=f"make only these again; {meanings}")

@@ -1,4 +1,4 @@
-"""`bench report`: tables and pictures from stored records, in files, printed, or in a README."""
+"""`ncf-bench report`: tables and pictures from stored records; `scaling`: a prediction."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import suites
-from bench.cli.common import OK, load_suite, published_csv
+from bench.cli import OK
+from bench.cli.common import OUTPUT, WHAT, add_options, load_suite, published_csv, suite_argument
 from bench.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -14,47 +15,45 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.analysis.aggregate import Notation
+    from bench.cli import Parser
     from bench.render.model import Tabled
     from bench.render.regions import Region
 
-AGGREGATES = ("median", "mean", "best")
-NUMBERS = ("auto", "full", "short")
-FORMATS = ("markdown", "csv", "json", "latex")
 PUBLISHED = "published"
 """Stands for a suite in regions: NVIDIA's tables."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench report`."""
-    parser.add_argument(
-        "suite", nargs="?", metavar="SUITE", help="all suites with records if left out"
-    )
-    parser.add_argument("--plots", type=Path, default=Path("plots"), metavar="DIR", help="[plots]")
-    parser.add_argument(
+def report_arguments(parser: Parser) -> None:
+    """The options of `report`."""
+    from bench.analysis.aggregate import AGGREGATES, DIGITS
+    from bench.render.formats import FORMATS
+
+    suite_argument(parser, optional="all suites with records")
+    add_options(parser, "results", "plots")
+    group = parser.group(OUTPUT)
+    group.add_argument(
         "--published", action="store_true", help="print NVIDIA's published tables instead"
     )
-    parser.add_argument(
+    group.add_argument(
         "--aggregate",
         choices=AGGREGATES,
         default="median",
         help="how the runs of a cell become one number; best and mean are conventions of "
         "published tables [median]",
     )
-    parser.add_argument(
+    group.add_argument(
         "--numbers",
-        choices=NUMBERS,
+        choices=DIGITS,
         default="auto",
         help="samples/s as 20,027,840 (full) or 20.03 M (short) [auto: full below a million]",
     )
-    parser.add_argument(
-        "--format",
-        choices=FORMATS,
-        help="print the tables in this form and write no file",
+    group.add_argument(
+        "--format", choices=FORMATS, help="print the tables in this format and write no file"
     )
-    parser.add_argument(
+    group.add_argument(
         "--table", metavar="NAME", help="with --format: only this table, for instance throughput"
     )
-    parser.add_argument(
+    group.add_argument(
         "--update",
         type=Path,
         metavar="FILE",
@@ -64,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
-    """`bench report`: redraw tables and pictures, print tables, or update a file."""
+    """Redraw tables and pictures, print tables, or update a file."""
     from bench.analysis.aggregate import Notation
 
     notation = Notation(parsed.aggregate, parsed.numbers)
@@ -197,4 +196,45 @@ def _update(parsed: argparse.Namespace, trainer: tuple[str, ...], notation: Nota
     write_if_changed(file, replace(old, str(parsed.update), render).encode("utf-8"))
     file.chmod(mode)  # it is somebody else's file
     print(parsed.update)
+    return OK
+
+
+SYSTEM = "DGX A100 8x A100 40GB"
+
+
+def scaling_arguments(parser: Parser) -> None:
+    """The options of `scaling`."""
+    parser.group(WHAT).add_argument(
+        "--system", default=SYSTEM, metavar="NAME", help=f"published system to predict [{SYSTEM}]"
+    )
+    add_options(parser, "results", "plots")
+
+
+def scaling(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
+    """Print the page and draw the picture; trains nothing.
+
+    Raises:
+        UserError: nothing is published of the system, or the picture cannot be written.
+    """
+    from bench.files import write_if_changed
+    from bench.plots.scaling import prediction_curves
+    from bench.plots.style import render
+    from bench.published import figures as published
+    from bench.published.scaling_tables import document, known
+    from bench.render.formats import markdown_page
+
+    series = known(published.read(published_csv(parsed.results)))
+    own = [one for one in series if one.system == parsed.system]
+    if not own:
+        systems = list(dict.fromkeys(one.system for one in series))
+        raise UserError(
+            f"--system {parsed.system}: no throughputs of 1 GPU and several are published"
+            f"{did_you_mean(parsed.system, systems)} (there are: {', '.join(systems)})"
+        )
+    print(markdown_page(document(series, parsed.system)))
+    picture = render(lambda: prediction_curves(own, parsed.system))
+    folder = parsed.plots / "scaling"
+    for ending, content in (("png", picture.png), ("svg", picture.svg)):
+        write_if_changed(folder / f"model.{ending}", content)
+        print(folder / f"model.{ending}")
     return OK

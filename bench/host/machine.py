@@ -21,8 +21,7 @@ from bench.files import write_new
 from bench.host.gpus import Gpu, read_gpus, visible
 
 if TYPE_CHECKING:
-    from bench.suite.hosts import HostList
-    from bench.suite.model import Cell, Suite
+    from bench.suite.model import Cell, HostList, Suite
 
 TF32_CAPABILITY = (8, 0)
 

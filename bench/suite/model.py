@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from bench.errors import UserError
 from bench.suite.trainer_options import Value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from bench.suite.hosts import HostList
     from bench.suite.trainer_options import Value
 
 SOURCES = ("ml-100k", "ml-1m", "ml-10m", "ml-20m", "ml-25m", "ml-32m")
@@ -26,6 +26,59 @@ LAUNCHERS = ("auto", "horovodrun", "mpirun")
 MEASURES = ("speed", "accuracy")
 DEVICES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "tf32", "amp")
+
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True)
+class HostList:
+    """Hosts with their numbers of ranks, filled in this order; launchers read `a:8,b:8`."""
+
+    slots: tuple[tuple[str, int], ...]
+
+    @property
+    def total(self) -> int:
+        """Ranks of all hosts together."""
+        return sum(n for _, n in self.slots)
+
+    @property
+    def shape(self) -> str:
+        """`8+8`: what a record stores; host names are private."""
+        return "+".join(str(n) for _, n in self.slots)
+
+    def most_on_one(self, ranks: int) -> int:
+        """The most ranks on one host when `ranks` fill the list from its beginning."""
+        most = 0
+        for _, slots in self.slots:
+            here = min(slots, ranks)
+            most, ranks = max(most, here), ranks - here
+        return most
+
+    def __str__(self) -> str:
+        """As the launchers take it."""
+        return ",".join(f"{name}:{n}" for name, n in self.slots)
+
+    @classmethod
+    def parse(cls, text: str, where: str) -> HostList:
+        """Read `name:slots`, separated by commas.
+
+        Raises:
+            UserError: a part is not `name:slots`, or a host is listed twice; `where` is the option
+                or the place in a file.
+        """
+        slots: dict[str, int] = {}
+        for part in text.split(","):
+            name, _, n = part.strip().partition(":")
+            if not n.isdecimal() or int(n) < 1 or not _HOST_NAME.fullmatch(name):
+                raise UserError(
+                    f"{where}: {part.strip()!r} is not a host with its number of ranks; "
+                    "write hosts like a:8,b:8"
+                )
+            if name in slots:
+                raise UserError(f"{where}: {name} is listed twice; write {name}:{n} once")
+            slots[name] = int(n)
+        return cls(tuple(slots.items()))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bench.errors import UserError, did_you_mean, show
-from bench.suite import hosts
 from bench.suite.model import (
     DEVICES,
     LAUNCHERS,
@@ -21,6 +20,7 @@ from bench.suite.model import (
     SPREAD,
     Contrast,
     DataSpec,
+    HostList,
     Margin,
     Rule,
     Suite,
@@ -353,7 +353,7 @@ class _Reader(Reader):
             else None,
             cooldown_s=self.seconds("limits", "cooldown_s", limits.get("cooldown_s", 0)),
             launcher=self.one_of("run", "launcher", run.get("launcher", "auto"), LAUNCHERS),
-            hosts=hosts.parse(self.text_of(run, "hosts"), f"{self.place('run', 'hosts')}: hosts")
+            hosts=HostList.parse(self.text_of(run, "hosts"), f"{self.place('run', 'hosts')}: hosts")
             if "hosts" in run
             else None,
             command=self.command,

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from bench.process.supervise import Ended, Stop, supervise
-from bench.suite.hosts import HostList
+from bench.suite.model import HostList
 from bench.suite.trainer_options import TRAINER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from bench.suite.hosts import HostList
+    from bench.suite.model import HostList
 
 
 QUICK_HOROVODRUN = (sys.executable, "-m", "ncf.horovodrun")

@@ -75,7 +75,6 @@ PURE = [
     "bench/report/verdicts",
     "bench/stats/summary",
     "bench/stats/welch",
-    "bench/suite/hosts",
     "bench/suite/model",
     "bench/suite/parse",
     "bench/sweep/classify_failure",

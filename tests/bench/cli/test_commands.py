@@ -69,7 +69,7 @@ def test_stale_runs_are_named_and_made_again_on_request(bench, monkeypatch):
     bench("mine.toml", "--no-report")
     installed = {"python": "2.7"}  # the stub's records say 3
     monkeypatch.setattr("bench.cli.plan.trainer_versions", lambda *_: installed)
-    monkeypatch.setattr("bench.cli.run.trainer_versions", lambda *_: installed)
+    monkeypatch.setattr("bench.cli.session.trainer_versions", lambda *_: installed)
     assert "1 made by other software or code (--rerun stale)" in bench("plan", "mine.toml")[1]
     assert "nothing to run" in bench("mine.toml", "--no-report")[1], "they stay good until asked"
     code, out, _ = bench("mine.toml", "--no-report", "--rerun", "stale")

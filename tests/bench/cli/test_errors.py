@@ -12,10 +12,10 @@ from bench.suite.trainer_options import TRAINER
 
 
 def test_without_tensorflow_nothing_is_tried_and_one_line_says_so(bench, folder, monkeypatch):
-    monkeypatch.setattr("bench.cli.run.trainer_versions", lambda *_: {"ncf": "0.1.0"})
+    monkeypatch.setattr("bench.cli.session.trainer_versions", lambda *_: {"ncf": "0.1.0"})
     code, _, err = bench("run", "mine.toml", "--no-report")
     assert code == 2
-    assert err.startswith("bench: error: training needs TensorFlow")
+    assert err.startswith("ncf-bench: error: training needs TensorFlow")
     assert err.count("\n") == 1
     assert not list(folder.glob("results/*/records/**/*.json"))
 
@@ -38,13 +38,15 @@ def test_data_that_must_be_downloaded_are_one_line_and_leave_nothing(bench):
     Path("big.toml").write_text('[data]\nsource = "ml-20m"\n', encoding="utf-8")
     code, _, err = bench("run", "big.toml", trainer=TRAINER)
     assert code == 2
-    assert err.startswith("bench: error: big needs ml-20m: download https://files.grouplens.org/")
+    assert err.startswith(
+        "ncf-bench: error: big needs ml-20m: download https://files.grouplens.org/"
+    )
     assert not Path("results/big").exists()
 
 
 def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, monkeypatch):
     without = host.Host("cpu", 64, 1 << 40, no_gpus="no NVIDIA driver answers", horovodrun="/h")
-    monkeypatch.setattr("bench.cli.common.read_host", lambda *_: without)
+    monkeypatch.setattr("bench.host.machine.read_host", lambda *_: without)
     code, _, err = bench("run", "dgx", trainer=TRAINER)
     assert (code, err.count("\n")) == (2, 1)
     assert 'no cell of "dgx" can run here: the suite needs a GPU: no NVIDIA driver answers' in err
@@ -63,10 +65,19 @@ def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, 
         (["run", "none.toml"], "none.toml: No such file or directory"),
         (["mine.toml", "--timout", "5"], "unknown argument '--timout'; did you mean '--timeout'?"),
         (["mine.toml", "extra"], "unknown argument 'extra'"),
-        (["mine.toml", "--timeout", "0"], "argument --timeout: '0' is no number above 0"),
-        (["mine.toml", "--timeout", "nan"], "argument --timeout: 'nan' is no number above 0"),
-        (["mine.toml", "--max-failures", "0"], "--max_failures: '0' is no whole number from 1"),
-        (["mine.toml", "--ranks", "one"], "argument --ranks: 'one' is no list of numbers like 1,2"),
+        (["mine.toml", "--timeout", "0"], "argument --timeout: expected a number above 0; got '0'"),
+        (
+            ["mine.toml", "--timeout", "nan"],
+            "argument --timeout: expected a number above 0; got 'nan'",
+        ),
+        (
+            ["mine.toml", "--max-failures", "0"],
+            "--max_failures: expected an integer of at least 1; got '0'",
+        ),
+        (
+            ["mine.toml", "--ranks", "one"],
+            "argument --ranks: expected comma-separated integers such as 1,2; got 'one'",
+        ),
         (["mine.toml", "--ranks", "8"], "--ranks 8: the suite has 1, 2"),
         (["mine.toml", "--precision", "fp16"], "--precision fp16: the suite has fp32"),
         (["mine.toml", "--data", "none"], "--data none: no such file or folder"),
@@ -79,7 +90,7 @@ def test_a_suite_for_gpus_says_so_on_a_machine_without_and_tries_nothing(bench, 
 def test_every_mistake_is_one_line_and_exit_code_2(words, message, bench):
     code, _, err = bench(*words, "--no-report") if words[0] == "mine.toml" else bench(*words)
     assert code == 2
-    assert err.startswith("bench: error: ")
+    assert err.startswith("ncf-bench: error: ")
     assert message in err
     assert err.count("\n") == 1
 
@@ -89,7 +100,7 @@ def test_a_mistake_in_a_suite_is_found_before_anything_is_made(bench, folder):
     code, _, err = bench("mine.toml")
     assert code == 2
     assert err.startswith(
-        "bench: error: mine.toml:4: unknown option 'batch_sise' in [axes]; did yo"
+        "ncf-bench: error: mine.toml:4: unknown option 'batch_sise' in [axes]; did yo"
     )
     assert [path.name for path in folder.iterdir()] == ["mine.toml"]
 
@@ -106,8 +117,8 @@ def test_a_full_disk_or_a_read_only_folder_is_one_clear_line(bench, monkeypatch)
     code, _, err = bench("mine.toml", "--no-report")
     assert code == 2
     assert err == (
-        "bench: error: results/mine/records/x: Read-only file system (nothing that was stored is "
-        "lost; mend this and run again)\n"
+        "ncf-bench: error: results/mine/records/x: Read-only file system (stored records are "
+        "intact; fix this and rerun)\n"
     )
 
 

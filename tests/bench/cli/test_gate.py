@@ -175,10 +175,10 @@ def test_runs_that_fail_are_exit_code_2(bench, promoted, monkeypatch):
         (("gate", "mine.toml", "--metrics", "speed"), "unknown metric 'speed'"),
         (("gate", "mine.toml", "--margin", "throughput=3"), "number between 0 and 1"),
         (("gate", "mine.toml", "--across", "hardwear"), "did you mean 'hardware'"),
-        (("gate", "mine.toml", "--left_out", "gpus"), "no fact such as hardware.driver"),
+        (("gate", "mine.toml", "--left_out", "gpus"), "expected a fact such as hardware.driver"),
         (("gate", "mine.toml", "--stored", "--sequential"), "nothing to be --sequential about"),
         (("gate", "mine.toml", "--metrics", "energy"), "have any of energy"),
-        (("gate", "mine.toml", "--timeout", "-1"), "no number above 0"),
+        (("gate", "mine.toml", "--timeout", "-1"), "expected a number above 0"),
         (("baseline", "save", "mine", "--name", "first", "--why", "x"), "never overwritten"),
         (("baseline", "save", "mine", "--name", "a/b", "--why", "x"), "letters, digits"),
         (("baseline", "save", "mine", "--name", "b"), "needs --why"),
@@ -187,7 +187,7 @@ def test_runs_that_fail_are_exit_code_2(bench, promoted, monkeypatch):
         (("baseline", "show"), "needs SUITE"),
         (("compare", "mine", "nothing"), "neither a folder with records"),
         (("compare", "mine", "mine.json"), "mine.json: No such file"),
-        (("calibrate", "mine.toml", "--rounds", "2"), "from fewer than 3 rounds"),
+        (("calibrate", "mine.toml", "--rounds", "2"), "at least 3 rounds are needed"),
         (("calibrate", "mine.toml", "--baseline", "none"), "no baseline 'none'"),
     ],
 )
@@ -290,9 +290,9 @@ def test_a_part_of_the_grid_is_gated_without_missing_the_rest(bench, tmp_path):
 
 
 def test_an_interrupted_gate_has_no_verdict(bench, promoted, monkeypatch):
-    monkeypatch.setattr("bench.cli.run.run_sweep", lambda *_: sweep.Result(interrupted=True))
+    monkeypatch.setattr("bench.cli.session.run_sweep", lambda *_: sweep.Result(interrupted=True))
 
     code, out, err = bench("gate", "mine.toml")
 
     assert (code, out) == (130, "")
-    assert err.splitlines()[-1] == "bench: interrupted"
+    assert err.splitlines()[-1] == "ncf-bench: interrupted"

@@ -138,7 +138,7 @@ def test_half_a_file_a_missing_attempt_and_a_stranger_are_listed(store):
     assert n == 13
     assert "not JSON" in found["seed1-a1.json"]
     assert "missing" in found["seed2-a2.json"]
-    assert "no record by its name" in found["notes.txt"]
+    assert "file name does not match seedN-aN.json" in found["notes.txt"]
 
 
 def test_the_command_lists_bad_files_and_tells_by_its_exit_code(store, monkeypatch, capsys):
@@ -149,7 +149,7 @@ def test_the_command_lists_bad_files_and_tells_by_its_exit_code(store, monkeypat
     write_json(path, {**json.loads(path.read_text()), "wall_seconds": 1.0})
     assert main(["check", "results/sample"], trainer=STUB) == 1
     out = capsys.readouterr().out
-    assert f"{path.relative_to(Path.cwd())}: it is not as it was written" in out
+    assert f"{path.relative_to(Path.cwd())}: checksum mismatch" in out
     assert out.endswith("12 records checked, 1 bad\n")
     assert main(["check", "--json"], trainer=STUB) == 1
     assert json.loads(capsys.readouterr().out)["checked"] == 12

@@ -264,7 +264,7 @@ def test_file_that_cannot_be_updated_is_named_and_unchanged(bench, tmp_path, cha
     code, _, err = bench("--update", "README.md")
 
     assert code == 2
-    assert err.startswith(f"bench: error: {message}")
+    assert err.startswith(f"ncf-bench: error: {message}")
     assert err.count("\n") == 1
     assert path.read_text(encoding="utf-8") == README.replace(*change)
 
@@ -300,5 +300,5 @@ def test_an_option_that_would_change_nothing_is_a_mistake(bench, words):
 
 def test_a_file_that_is_not_there_is_one_line(bench):
     assert bench("--update", "none.md")[2] == (
-        "bench: error: --update none.md: No such file or directory\n"
+        "ncf-bench: error: --update none.md: No such file or directory\n"
     )

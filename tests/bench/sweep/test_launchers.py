@@ -13,7 +13,7 @@ from paths import SUPPORT
 
 from bench.process import reaper
 from bench.process.supervise import Stop, new_token, supervise
-from bench.suite.hosts import parse as parse_hosts
+from bench.suite.model import HostList
 from bench.sweep.launchers import Job, LocalLauncher, environment
 
 PYTHON = sys.executable
@@ -231,7 +231,7 @@ def test_horovods_own_launcher_is_started_without_its_look_for_gloo(tmp_path):
 
 
 def test_host_lists_are_passed_on_and_one_rank_stays_here(tmp_path):
-    hosts = parse_hosts("a:8,b:8", "--hosts")
+    hosts = HostList.parse("a:8,b:8", "--hosts")
     launcher = LocalLauncher("/v/horovodrun", ("ncf",), hosts=hosts)
     assert launcher.command(job(16, tmp_path))[:6] == (
         *("/v/horovodrun", "-np", "16", "-H", "a:8,b:8", "--gloo"),
@@ -242,7 +242,7 @@ def test_host_lists_are_passed_on_and_one_rank_stays_here(tmp_path):
 def test_mpirun_gets_hosts_and_variables_for_remote_ranks(tmp_path, monkeypatch):
     monkeypatch.setenv("NCF_STALL_SECONDS", "60")
     monkeypatch.setenv("SECRET", "x")
-    hosts = parse_hosts("a:1,b:1", "--hosts")
+    hosts = HostList.parse("a:1,b:1", "--hosts")
     launcher = LocalLauncher(None, ("ncf",), 4, "mpirun", "/usr/bin/mpirun", hosts)
     words = launcher.command(job(2, tmp_path))
     assert words[:5] == ("/usr/bin/mpirun", "-np", "2", "-H", "a:1,b:1")
@@ -267,7 +267,7 @@ def test_ranks_on_several_hosts_divide_the_cores_of_their_own_host(tmp_path):
     program = tmp_path / "horovodrun"
     program.write_text('#!/bin/sh\nshift 5\nexec "$@"\n')  # -np 4 -H list --gloo
     program.chmod(0o755)
-    hosts = parse_hosts("a:3,b:1", "--hosts")
+    hosts = HostList.parse("a:3,b:1", "--hosts")
     launcher = LocalLauncher(str(program), (PYTHON, "-c", code), 6, hosts=hosts)
     lines = []
     assert launcher.launch(job(4, tmp_path), Stop(), lines.append).exit_code == 0

@@ -100,7 +100,7 @@ def test_of_two_sweeps_at_once_the_second_says_who_holds_the_lock(tmp_path):
     code, out, err = world.finish()
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
-    assert f"bench: error: results/stub is in use by process {first.pid} on " in err
+    assert f"ncf-bench: error: results/stub is in use by process {first.pid} on " in err
     code, out, _ = world.finish("status", "stub.toml")
     assert f"a sweep is running: process {first.pid}" in out
     first.communicate(timeout=120)

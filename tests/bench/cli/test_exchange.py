@@ -12,7 +12,7 @@ from html_outline import Outline
 from sample_records import ML_20M, grid, make_attempt, make_suite
 
 from bench.__main__ import main
-from bench.cli import foreign as foreign_commands
+from bench.cli import exchange
 from bench.plots import bars as plots
 from bench.records.store import Store, load
 
@@ -29,7 +29,7 @@ def bench(tmp_path, monkeypatch, capsys):
     from bench.cli import report as report_commands
 
     monkeypatch.setattr(plots, "draw", lambda *_: {})  # pictures have tests of their own
-    for module in (report_commands, foreign_commands):
+    for module in (report_commands, exchange):
         monkeypatch.setattr(module, "load_suite", lambda _name, _trainer: suite)
     attempts = grid(
         suite, spread=4e-4, best=0.959, rate=2e7, data=ML_20M, batch=1048576, dtype="float16"
@@ -195,7 +195,10 @@ def test_mistakes_are_one_line(bench, tmp_path):
         (("ingest", "none.json", "--suite", "sample"), "none.json: No such file or directory"),
         (("ingest", "a.json", "--suite", "sample"), "a.json: no line of a log"),
         (("ingest", "a.json"), "the following arguments are required: --suite"),
-        (("ingest", "a.json", "--suite", "sample", "--candidates", "0"), "must be at least 1"),
+        (
+            ("ingest", "a.json", "--suite", "sample", "--candidates", "0"),
+            "integer of at least 1; got '0'",
+        ),
         (("export", "sample", "--form", "xml", "--output", "o"), "invalid choice: 'xml'"),
         (("export", "sample", "--form", "mllog", "--output", "a.json"), "a.json"),
     ):

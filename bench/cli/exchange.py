@@ -1,4 +1,4 @@
-"""`bench ingest` and `bench export`: runs of other programs in, ours out, as logs."""
+"""`ncf-bench ingest` and `export`: logs of other programs in, ours out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.cli.common import OK, load_suite
+from bench.cli import OK
+from bench.cli.common import OUTPUT, WHAT, add_options, count, load_suite, suite_argument
 from bench.errors import UserError
 from bench.files import write_new
 from bench.foreign.run import PROGRAMS, ForeignRun
@@ -15,36 +16,40 @@ from bench.foreign.run import PROGRAMS, ForeignRun
 if TYPE_CHECKING:
     import argparse
 
-FORMS = ("dllogger", "mllog")
+    from bench.cli import Parser
 
 
-def add_ingest_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench ingest`."""
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="DLLogger or :::MLLOG logs"
-    )
-    parser.add_argument("--suite", required=True, help="the suite whose report shall show them")
-    parser.add_argument(
+def ingest_arguments(parser: Parser) -> None:
+    """The options of `ingest`."""
+    what = parser.group(WHAT)
+    what.add_argument("files", nargs="+", type=Path, metavar="FILE", help="DLLogger or MLLOG logs")
+    what.add_argument("--suite", required=True, help="suite whose report includes these runs")
+    what.add_argument(
         "--precision",
         choices=("fp32", "tf32"),
-        help="of the runs without mixed precision; their logs do not say",
+        help="precision of runs without mixed precision, which their logs do not name",
     )
-    parser.add_argument("--machine", metavar="TEXT", help="what they ran on, in words")
-    parser.add_argument(
+    what.add_argument("--machine", metavar="TEXT", help="description of their machine")
+    what.add_argument(
         "--same_machine", action="store_true", help="they ran on the machine of our records"
     )
-    parser.add_argument("--data", metavar="NAME", help="what they trained on, for instance ml-20m")
-    parser.add_argument(
-        "--candidates", type=int, metavar="N", help="sampled candidates per test user"
+    what.add_argument("--data", metavar="NAME", help="their training data, for instance ml-20m")
+    what.add_argument(
+        "--candidates", type=count, metavar="N", help="sampled candidates per test user"
     )
+    add_options(parser, "results")
 
 
-def add_export_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `bench export`."""
-    parser.add_argument("suite", metavar="SUITE")
-    parser.add_argument("--form", choices=FORMS, required=True)
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="one file per good run goes there"
+def export_arguments(parser: Parser) -> None:
+    """The options of `export`."""
+    from bench.foreign.write_logs import FORMS
+
+    suite_argument(parser)
+    add_options(parser, "results")
+    group = parser.group(OUTPUT)
+    group.add_argument("--form", choices=FORMS, required=True, help="format of the logs")
+    group.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="folder: one file per good run"
     )
 
 
@@ -52,8 +57,6 @@ def ingest(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Read logs into results/<suite>/foreign; a run that is there already is left alone."""
     from bench.foreign.read_logs import read
 
-    if parsed.candidates is not None and parsed.candidates < 1:
-        raise UserError(f"--candidates {parsed.candidates}: must be at least 1")
     suite = load_suite(parsed.suite, trainer)
     runs: list[ForeignRun] = []
     for file in parsed.files:
@@ -73,7 +76,7 @@ def ingest(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
         except FileExistsError:
             state = ", there already"
         print(f"{run.file}: {_described(run)}{state}")
-    print(f"{new} new runs in {folder}; `bench report {parsed.suite}` shows them beside ours")
+    print(f"{new} new runs in {folder}; `ncf-bench report {parsed.suite}` compares them with ours")
     return OK
 
 
