@@ -1,7 +1,7 @@
-"""The commands `ncf prepare` and `ncf synthesize`: their options, and what they tell.
+"""The commands `ncf prepare` and `ncf synthesize`: their options and their output.
 
-Both take the same way (`ncf.convert`): numbered interactions, split, candidates, folder. The heavy
-imports are inside functions, because the command line builds its parser from here.
+The pipeline is imported when a command runs, so that help and bad options do not wait for NumPy and
+pyarrow.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ncf.data import pipeline as convert
 from ncf.data.progress import Stages
 from ncf.errors import UserError
 
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 
     from ncf.data.dataset import Data
 
-# Equal to the tables of the modules that do the work, which a test checks: importing them here
-# would make `ncf --help` wait for NumPy and pyarrow.
+# Equal to the tables of the modules that do the work, which a test checks.
 PROTOCOLS: Final = ("nvidia", "unique", "mlperf")
 PRESETS: Final = ("tiny", "100k", "1m", "20m", "20m-2m", "20m-500k")
 FORMATS: Final = ("auto", "tsv", "dat", "csv", "semicolon", "pipe")
@@ -49,7 +47,7 @@ def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
         default="auto",
         help="separator to read with (dat is ::) [auto: found by content]",
     )
-    _add_common(parser, "seed of the candidates [1]", (*PROTOCOLS, convert.GIVEN))
+    _add_common(parser, "seed of the candidates [1]", (*PROTOCOLS, "given"))
 
 
 def add_synthesize_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,37 +98,26 @@ def _scale(text: str) -> tuple[int, int]:
 
 
 def prepare_command(args: argparse.Namespace) -> int:
-    """Run `ncf prepare`.
-
-    Raises:
-        UserError: anything the user can mend, in one line.
-    """
-    stages = Stages(time.perf_counter)
+    """Run `ncf prepare`; a UserError says in one line what the user can correct."""
     if args.min_interactions is not None and args.min_interactions < 1:
         raise UserError(f"--min_interactions {args.min_interactions}: must be at least 1")
-    _check(args)
-    split, user_ids, item_ids, about = convert.from_ratings(args, stages)
-    data = convert.finish(args, stages, split, user_ids, item_ids, about)
-    _report(data, stages, as_json=args.json)
-    return 0
+    stages = _start(args)
+    from ncf.data import pipeline
+
+    return _report(pipeline.prepare(args, stages), stages, as_json=args.json)
 
 
 def synthesize_command(args: argparse.Namespace) -> int:
-    """Run `ncf synthesize`.
+    """Run `ncf synthesize`; a UserError says in one line what the user can correct."""
+    stages = _start(args)
+    from ncf.data import pipeline
 
-    Raises:
-        UserError: anything the user can mend, in one line.
-    """
+    return _report(pipeline.synthesize(args, stages), stages, as_json=args.json)
+
+
+def _start(args: argparse.Namespace) -> Stages:
+    """Check options and output folder before the work begins, and start the clock."""
     stages = Stages(time.perf_counter)
-    _check(args)
-    split, user_ids, item_ids, about, structure = convert.from_seed(args, stages)
-    data = convert.finish(args, stages, split, user_ids, item_ids, about, structure)
-    _report(data, stages, as_json=args.json)
-    return 0
-
-
-def _check(args: argparse.Namespace) -> None:
-    """Find what would fail at the end before the work begins."""
     from ncf.data.writer import check_target
 
     if args.valid_negative is not None and args.valid_negative < 1:
@@ -141,16 +128,18 @@ def _check(args: argparse.Namespace) -> None:
         raise UserError(f"--threads {args.threads}: must be at least 0")
     args.threads = args.threads or len(os.sched_getaffinity(0))
     check_target(Path(args.output), force=args.force)
+    return stages
 
 
-def _report(data: Data, stages: Stages, *, as_json: bool) -> None:
-    """Tell what was made: the manifest as JSON, or its essence in a few lines."""
-    from ncf.data.pipeline import summary
+def _report(data: Data, stages: Stages, *, as_json: bool) -> int:
+    """Print the manifest as JSON, or its summary."""
+    from ncf.data.manifest import summary_lines
 
     if as_json:
         print(json.dumps(data.manifest, indent=1, ensure_ascii=False))
-        return
+        return 0
     memory = data.manifest["summary"]["peak_memory_bytes"] / 1e6
     cost = f"{sum(stages.seconds.values()):.1f} s, {memory:,.0f} MB peak memory"
-    for label, text in [*summary(data.manifest), ("cost", cost)]:
+    for label, text in [*summary_lines(data.manifest), ("cost", cost)]:
         print(f"{label:<16}{text}")
+    return 0

@@ -1,18 +1,19 @@
 """Evaluation candidates: sampled negatives of each test user, drawn without rejection.
 
 To draw an item that a user has not seen, draw r uniform in [0, n_items - d) and take the r-th
-element of the sorted complement of the user's d sorted items p. Of these, the number that lie
+element of the sorted complement of the user's d sorted items p. The number of these that lie
 before it is #{j : p_j - j <= r}, so the answer is r plus that count: one binary search in an
 array that never decreases, no users x items table, no loop that may not end.
 
 Draws depend on (protocol, seed) and on the place in the output only, through PCG64's raw stream,
 which numpy promises to keep: not on chunks, threads, processes or the numpy version.
 
-Candidates that came with the data are kept as they are; their protocol is `given-N`.
+Candidates that came with the data are kept as they are; their protocol is `given-N`. Pure.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,11 +34,51 @@ item stay in the table and are masked when ranks are counted. unique: distinct i
 training nor held out. mlperf: the rule of nvidia with MLPerf's 999.
 """
 
+GIVEN: Final = "given"
+"""In `Drawing` and on the command line: the candidates that came with the data."""
+
 _STREAMS: Final = {"nvidia": 0x6E76, "unique": 0x756E, "mlperf": 0x6D6C}
 """First word of each protocol's seed, so that protocols share no stream."""
 
 _CHUNK_SLOTS: Final = 1 << 17
 """Candidate slots worked on at a time; the searched slice then stays in the CPU's cache."""
+
+
+@dataclass(frozen=True)
+class History:
+    """The items of test users, which candidates must avoid.
+
+    `train_offsets` [n_users + 1] give where each user's training items begin in `train_items`
+    [n_train], strictly ascending within each user; `test_users` [n_test] ascend; `test_items`
+    [n_test] is the held-out item of each, not one of the user's training items. `n_items` is the
+    size of the catalogue.
+    """
+
+    train_offsets: npt.NDArray[np.int64]
+    train_items: Ints
+    test_users: Ints
+    test_items: Ints
+    n_items: int
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """How candidates are made: drawn by a protocol, or kept as they came (`GIVEN`, without seed).
+
+    `pad` fills what a user's catalogue cannot offer with the held-out item, which `duplicate_mask`
+    never counts, instead of an error. `threads` changes the time, never the result.
+    """
+
+    protocol: str
+    per_user: int
+    seed: int | None
+    pad: bool = False
+    threads: int = 1
+
+    @property
+    def name(self) -> str:
+        """The protocol as data and records name it; n is part of what HR@k means where given."""
+        return f"given-{self.per_user}" if self.protocol == GIVEN else self.protocol
 
 
 class ShortOfItemsError(ValueError):
@@ -53,45 +94,20 @@ class ShortOfItemsError(ValueError):
         self.rows, self.least = rows, least
 
 
-def given_name(n: int) -> str:
-    """Protocol of n negatives a user that came with the data; n is part of what HR@k means."""
-    return f"given-{n}"
-
-
 def is_given(protocol: str) -> bool:
     """Whether the candidates came with the data, so that they cannot be drawn again."""
     return protocol.startswith("given-")
 
 
 def draw(
-    protocol: str,
-    n: int,
-    seed: int,
-    train_offsets: npt.NDArray[np.int64],
-    train_items: Ints,
-    test_users: Ints,
-    test_items: Ints,
-    n_items: int,
-    *,
-    pad: bool = False,
-    threads: int = 1,
-    first_row: int = 0,
-    chunk_slots: int = _CHUNK_SLOTS,
+    history: History, drawing: Drawing, *, first_row: int = 0, chunk_slots: int = _CHUNK_SLOTS
 ) -> npt.NDArray[np.int32]:
-    """Draw n candidates for every test user.
+    """Draw candidates for every test user.
 
     Args:
-        protocol: a key of `PROTOCOLS`.
-        n: candidates per user, at least 1.
-        seed: not negative.
-        train_offsets: [n_users + 1] where each user's training items begin.
-        train_items: [n_train] items, strictly ascending within each user.
-        test_users: [n_test] ascending user numbers.
-        test_items: [n_test] held-out item of each, not one of the user's training items.
-        n_items: size of the catalogue.
-        pad: fill what a user's catalogue cannot offer with the held-out item, which
-            `duplicate_mask` never counts, instead of raising.
-        threads: how many chunks are worked on at a time; changes the time, never the result.
+        history: the items to avoid.
+        drawing: protocol (a key of `PROTOCOLS`), candidates per user (at least 1) and seed (not
+            negative).
         first_row: place of the first of these test users among all, where they are a part.
         chunk_slots: how much is drawn at a time; changes memory, never the result.
 
@@ -102,35 +118,36 @@ def draw(
         ShortOfItemsError: a user whose catalogue is too small (see `admissible`).
         ValueError: unknown protocol.
     """
+    protocol, n, seed, n_items = drawing.protocol, drawing.per_user, drawing.seed, history.n_items
     if protocol not in PROTOCOLS:
         raise ValueError(f"protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
-    if n < 1 or seed < 0:
+    if n < 1 or seed is None or seed < 0:
         raise ValueError(f"n is {n} and seed {seed}; they must be at least 1 and 0")
-    room = admissible(train_offsets, test_users, n_items)
-    short = np.flatnonzero(room < required(protocol, n))
-    if short.size and not pad:
+    short = short_rows(history, drawing)
+    if short.size and not drawing.pad:
+        room = admissible(history)
         raise ShortOfItemsError(short, len(room), int(room.min()), n)
-    table = np.empty((test_users.shape[0], n), np.int32)
+    table = np.empty((history.test_users.shape[0], n), np.int32)
     sequence = np.random.SeedSequence([_STREAMS[protocol], seed])
 
     def fill(rows: slice) -> None:
         steps = (first_row + rows.start) * n  # one for each slot before
         stream = np.random.PCG64(sequence).advance(steps)
-        users, held_out = test_users[rows], test_items[rows]
+        users, held_out = history.test_users[rows], history.test_items[rows]
         raw = stream.random_raw(users.shape[0] * n).reshape(users.shape[0], n)
-        seen, offsets = _rows_of(train_offsets, train_items, users)
+        seen, offsets = _rows_of(history.train_offsets, history.train_items, users)
         if protocol == "unique":
             seen, offsets = _with_one_more(seen, offsets, held_out, n_items)
             left = n_items - np.diff(offsets)
             r = _distinct(raw, left)
             beyond = r >= left[:, None]  # only where padding was asked for
-            found = nth_unseen(np.where(beyond, 0, r), offsets, seen, n_items)
-            table[rows] = np.where(beyond, held_out[:, None], found)
+            unseen = nth_unseen(np.where(beyond, 0, r), offsets, seen, n_items)
+            table[rows] = np.where(beyond, held_out[:, None], unseen)
         else:
             r = _scaled(raw, (n_items - np.diff(offsets))[:, None])
             table[rows] = nth_unseen(r, offsets, seen, n_items)
 
-    for _ in in_order(fill, _chunks(len(table), n, chunk_slots), threads):
+    for _ in in_order(fill, _chunks(len(table), n, chunk_slots), drawing.threads):
         pass
     return table
 
@@ -141,16 +158,16 @@ def _chunks(n_rows: int, n: int, slots: int = _CHUNK_SLOTS) -> Iterator[slice]:
         yield slice(start, min(start + step, n_rows))
 
 
-def admissible(
-    train_offsets: npt.NDArray[np.int64], test_users: Ints, n_items: int
-) -> npt.NDArray[np.int64]:
+def admissible(history: History) -> npt.NDArray[np.int64]:
     """[n_test] items that are neither in the user's training rows nor held out."""
-    return np.asarray(n_items - np.diff(train_offsets)[test_users] - 1, np.int64)
+    lengths = np.diff(history.train_offsets)[history.test_users]
+    return np.asarray(history.n_items - lengths - 1, np.int64)
 
 
-def required(protocol: str, n: int) -> int:
-    """Fewest admissible negatives with which n candidates can be drawn under the protocol."""
-    return n if protocol == "unique" else 1
+def short_rows(history: History, drawing: Drawing) -> npt.NDArray[np.int64]:
+    """Test rows whose catalogue has fewer admissible items than the protocol needs."""
+    needed = {GIVEN: 0, "unique": drawing.per_user}.get(drawing.protocol, 1)
+    return np.flatnonzero(admissible(history) < needed)
 
 
 def nth_unseen(

@@ -1,4 +1,4 @@
-"""A split that came with the data: kept as it is, apart from rows that no evaluation could use.
+"""A split that came with the data: kept as it is, apart from rows that cannot be evaluated.
 
 What is dropped is counted and named, because a test user without training rows has no embedding
 to be scored with, and a held-out item among the training rows would be a leak.
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 RULE: Final = "given with the data"
 TIE_RULE: Final = "none needed: the split was given"
 REPEAT_RULE: Final = "one kept"
-_NAMED: Final = 5
 
 
 class GivenSplitError(ValueError):
@@ -60,9 +59,9 @@ def split(parts: Parts) -> Split:
     owners, items = np.divmod(keys, n_items)
     trained = np.zeros(n_users, np.bool_)
     trained[owners] = True
-    known = trained[users]
-    lost = users[~known]
-    order, users, held_out = order[known], users[known], held_out[known]
+    usable = trained[users]
+    lost = users[~usable]
+    order, users, held_out = order[usable], users[usable], held_out[usable]
     if not len(users):
         raise GivenSplitError("no test user has training rows")
     negatives = None if parts.negatives is None else parts.negatives[order]
@@ -90,9 +89,7 @@ def split(parts: Parts) -> Split:
         tied_last_time_share=None,
         given={
             "test_users_without_training": len(lost),
-            "test_users_without_training_named": [
-                parts.user_ids.text_of(int(user)) for user in lost[:_NAMED]
-            ],
+            "test_users_without_training_named": parts.user_ids.examples(lost),
             "users_without_test": len(kept_users) - len(users),
             "training_rows_equal_to_test": leaks,
             "candidates_in_training": 0
@@ -104,10 +101,10 @@ def split(parts: Parts) -> Split:
 
 
 def _without(keys: npt.NDArray[np.int64], remove: npt.NDArray[np.int64]) -> Any:
-    """Ascending keys without some, and how many of those were there."""
+    """Ascending keys without those to remove, and how many were removed."""
     place = np.minimum(np.searchsorted(keys, remove), len(keys) - 1)
-    found = place[keys[place] == remove]
-    return np.delete(keys, found), len(found)
+    places = place[keys[place] == remove]
+    return np.delete(keys, places), len(places)
 
 
 def _renumbering(
@@ -120,7 +117,7 @@ def _renumbering(
 def _hits(
     keys: npt.NDArray[np.int64], users: npt.NDArray[np.int64], negatives: Codes, n_items: int
 ) -> int:
-    """How many given negatives are training items of their user: kept as given, but told."""
-    wanted = (users[:, None] * n_items + negatives).ravel()
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return int(np.count_nonzero(keys[place] == wanted))
+    """How many given negatives are training items of their user: they are kept and reported."""
+    negative_keys = (users[:, None] * n_items + negatives).ravel()
+    place = np.minimum(np.searchsorted(keys, negative_keys), len(keys) - 1)
+    return int(np.count_nonzero(keys[place] == negative_keys))

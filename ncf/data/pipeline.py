@@ -1,51 +1,60 @@
-"""The way from ratings, or a seed, to a data folder: split, candidates, files.
-
-The heavy modules are imported where they are needed, so that mistakes in options show at once.
-"""
+"""The pipeline from ratings, or a seed, to a data folder: read, split, draw candidates, write."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ncf.data.progress import Stages, Told
-from ncf.data.progress import cost as cost_of
+import numpy as np
+import numpy.typing as npt
+
+from ncf import metrics
+from ncf.data import candidates, given_split, kronecker, manifest, synthetic, writer
+from ncf.data.candidates import GIVEN, Drawing
+from ncf.data.manifest import Facts, SplitData
+from ncf.data.split import NothingLeftError, Split, leave_one_out
 from ncf.errors import UserError
+from ncf.readers import inputs, sources
+from ncf.readers.ids import Ids
+from ncf.readers.rows import Parts
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
 
-    from ncf.data.assemble import Drawing
     from ncf.data.dataset import Data
-    from ncf.data.split import Split
-    from ncf.data.synthetic import Structure
-    from ncf.readers.ids import Ids
+    from ncf.data.progress import Stages
     from ncf.readers.inputs import Loaded
 
-GIVEN: Final = "given"
-"""Asks for the candidates that came with the data."""
-
-_LEAST: Final = 20
+MIN_INTERACTIONS: Final = 20
+TOPK: Final = 10
 
 
-def from_ratings(
-    args: argparse.Namespace, stages: Stages
-) -> tuple[Split, Ids, Ids, dict[str, Any]]:
-    """Read and split; also the ids of all users and items, and name and source.
+def prepare(args: argparse.Namespace, stages: Stages) -> Data:
+    """Turn ratings into a data folder: `ncf prepare`.
 
     Raises:
-        UserError: one line with file, place and what is wrong.
+        UserError: one line with file, place or option, and what is wrong.
     """
-    from ncf.readers import inputs, sources
-    from ncf.readers.rows import Parts
+    return _finish(args, stages, _from_ratings(args, stages))
 
+
+def synthesize(args: argparse.Namespace, stages: Stages) -> Data:
+    """Generate a data folder: `ncf synthesize`.
+
+    Raises:
+        UserError: one line with the option and what is wrong.
+    """
+    return _finish(args, stages, _from_seed(args, stages))
+
+
+def _from_ratings(args: argparse.Namespace, stages: Stages) -> SplitData:
+    """Read and split."""
     path = Path(args.input)
     detected = inputs.detect(path, args.format)
-    files = detected.files
     with ThreadPoolExecutor(1) as pool:
-        hashing = pool.submit(lambda: [sources.digests(file) for file in files])
+        hashing = pool.submit(lambda: [sources.digests(file) for file in detected.files])
         loaded = detected.read(args.threads)
         digests = hashing.result()
     rows = loaded.rows
@@ -55,33 +64,27 @@ def from_ratings(
     else:
         n_rows = len(rows.users)
         last = None if rows.times is None else rows.times.max().item()
-        sizes = len(rows.user_ids), len(rows.item_ids), len(rows.users)
+        sizes = len(rows.user_ids), len(rows.item_ids), n_rows
         archive = inputs.recognise_archive(digests[0][0], *sizes, last)
     stages.done("read", f"read {n_rows:,} rows of {loaded.label}: {loaded.format}")
-    by_file = {file.name: sha256 for file, (_, sha256) in zip(files, digests, strict=True)}
-    about = {
-        "name": archive[0] if archive else loaded.name,
-        "source": {
-            "file": path.name,
-            "member": loaded.member,
-            "sha256": digests[0][1] if len(files) == 1 else None,
-            **({"files": by_file} if len(files) > 1 else {}),
-            "format": loaded.format,
-            "columns": loaded.columns,
-            "known_as": archive[0] if archive else None,
-            "known_by": archive[1] if archive else None,
-        },
+    by_file = {file.name: sha256 for file, (_, sha256) in zip(detected.files, digests, strict=True)}
+    source = {
+        "file": path.name,
+        "member": loaded.member,
+        "sha256": digests[0][1] if len(digests) == 1 else None,
+        **({"files": by_file} if len(digests) > 1 else {}),
+        "format": loaded.format,
+        "columns": loaded.columns,
+        "known_as": archive[0] if archive else None,
+        "known_by": archive[1] if archive else None,
     }
     split = _split(args, loaded)
     stages.done("split", f"split {split.n_users:,} users, {split.n_items:,} items")
-    return split, rows.user_ids, rows.item_ids, about
+    name = archive[0] if archive else loaded.name
+    return SplitData(split, rows.user_ids, rows.item_ids, name, source)
 
 
 def _split(args: argparse.Namespace, loaded: Loaded) -> Split:
-    from ncf.data import given_split as given
-    from ncf.data.split import NothingLeftError, leave_one_out
-    from ncf.readers.rows import Parts
-
     rows = loaded.rows
     if isinstance(rows, Parts):
         if args.min_interactions is not None:
@@ -90,12 +93,12 @@ def _split(args: argparse.Namespace, loaded: Loaded) -> Split:
                 "own, which is kept as it is"
             )
         try:
-            return given.split(rows)
-        except given.GivenSplitError as error:
+            return given_split.split(rows)
+        except given_split.GivenSplitError as error:
             row = error.test_row
             place = loaded.label if row is None else loaded.place_of_test_row(row)
             raise UserError(f"{place}: {error}") from None
-    least = _LEAST if args.min_interactions is None else args.min_interactions
+    least = MIN_INTERACTIONS if args.min_interactions is None else args.min_interactions
     sizes = len(rows.user_ids), len(rows.item_ids)
     try:
         return leave_one_out(
@@ -112,24 +115,17 @@ def _split(args: argparse.Namespace, loaded: Loaded) -> Split:
         ) from None
 
 
-def from_seed(
-    args: argparse.Namespace, stages: Stages
-) -> tuple[Split, Ids, Ids, dict[str, Any], Structure]:
-    """Generate and split; also what was planted."""
-    from ncf.data import synthetic
-    from ncf.data.split import leave_one_out
-    from ncf.readers.ids import Ids
-
+def _from_seed(args: argparse.Namespace, stages: Stages) -> SplitData:
+    """Generate and split."""
     shape = synthetic.PRESETS[args.preset]
-    told = Told(stages.now)
 
     def progress(rows: int) -> None:
-        told.say(f"generated {rows:,} of {shape.interactions:,} interactions")
+        stages.progress(f"generated {rows:,} of {shape.interactions:,} interactions")
 
-    made = synthetic.generate(shape, args.seed, progress)
+    generated = synthetic.generate(shape, args.seed, progress)
     stages.done("generate", f"generated {shape.interactions:,} interactions")
     split = leave_one_out(
-        *(made.users, made.items, None, shape.users, shape.items, shape.least),
+        *(generated.users, generated.items, None, shape.users, shape.items, shape.least),
         threads=args.threads,
     )
     stages.done("split", f"split {split.n_users:,} users, {split.n_items:,} items")
@@ -141,48 +137,42 @@ def from_seed(
         "seed": args.seed,
         "known_as": None,
     }
-    about = {"name": f"synthetic-{args.preset}", "source": source}
-    return split, Ids.numbered(shape.users), Ids.numbered(shape.items), about, made.structure
+    ids = Ids.numbered(shape.users), Ids.numbered(shape.items)
+    return SplitData(split, *ids, f"synthetic-{args.preset}", source, generated.structure)
 
 
-def finish(
-    args: argparse.Namespace,
-    stages: Stages,
-    split: Split,
-    user_ids: Ids,
-    item_ids: Ids,
-    about: dict[str, Any],
-    structure: Structure | None = None,
-) -> Data:
+def _finish(args: argparse.Namespace, stages: Stages, data: SplitData) -> Data:
     """Draw candidates and write the folder."""
-    from ncf.data import writer as writing
-    from ncf.data.assemble import RoomError, assemble
-
+    split = data.split
     drawing = _drawing(args, split)
     if args.scale:
-        return _scaled(args, stages, split, user_ids, drawing, about)
-    try:
-        data = assemble(split, user_ids, item_ids, drawing, about, structure)
-    except RoomError as error:
-        raise UserError(f"{drawing.protocol} candidates: {error}") from None
-    n, how = drawing.per_user, "kept" if drawing.protocol == GIVEN else "drew"
-    stages.done("candidates", f"{how} {n} candidates for each of {len(split.test_users):,} users")
-    about = {**data.about, "summary": {**data.about["summary"], **cost_of(stages)}}
-    saved = writing.save(
-        Path(args.output),
-        writing.Prepared(data.arrays, about),
-        force=args.force,
-        threads=args.threads,
-    )
+        return _expand(args, stages, data, drawing)
+    drawn = _candidates(data, drawing)
+    facts = _facts(data, drawing, drawn)
+    done = f"{'kept' if drawing.protocol == GIVEN else 'drew'} {drawing.per_user} candidates"
+    stages.done("candidates", f"{done} for each of {len(split.test_users):,} users")
+    kept_users = data.user_ids.take(split.kept_users)
+    kept_items = data.item_ids.take(split.kept_items)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "train_items": split.train_items,
+        "train_offsets": split.train_offsets,
+        "test_users": split.test_users,
+        "test_items": split.test_items,
+        "candidates": drawn,
+        "user_ids": kept_users.text,
+        "user_id_offsets": kept_users.offsets,
+        "item_ids": kept_items.text,
+        "item_id_offsets": kept_items.offsets,
+    }
+    about = manifest.describe(data, drawing, facts, stages.cost())
+    prepared = writer.Prepared(arrays, about)
+    saved = writer.save(Path(args.output), prepared, force=args.force, threads=args.threads)
     stages.done("write", f"wrote {args.output}")
     return saved
 
 
 def _drawing(args: argparse.Namespace, split: Split) -> Drawing:
-    """How candidates are made, once it is known whether some came with the data."""
-    from ncf.data import candidates
-    from ncf.data.assemble import Drawing
-
+    """How candidates are made, which depends on whether some came with the data."""
     came = split.candidates
     protocol = args.protocol or ("nvidia" if came is None else GIVEN)
     if protocol != GIVEN:
@@ -197,115 +187,64 @@ def _drawing(args: argparse.Namespace, split: Split) -> Drawing:
             f"{flag}: {n} candidates a user came with the data and are kept; name a --protocol "
             "to draw others"
         )
-    return Drawing(GIVEN, n, args.seed, pad=False, threads=args.threads)
+    return Drawing(GIVEN, n, None, threads=args.threads)
 
 
-def _scaled(
-    args: argparse.Namespace,
-    stages: Stages,
-    split: Split,
-    user_ids: Ids,
-    drawing: Drawing,
-    about: dict[str, Any],
-) -> Data:
-    """Expand the split while writing it."""
-    from ncf.data import kronecker as scaling
-
-    scale = "x".join(map(str, args.scale))
-    if split.given:
-        raise UserError(f"--scale {scale}: works on data without a split of their own")
-    told = Told(stages.now)
-    about["source"] = {**about["source"], "scale": scale, "known_as": None, "known_by": None}
-    about["name"] += f"-x{scale}"
-
-    def cost() -> dict[str, Any]:
-        stages.done("expand", f"expanded {scale}")
-        return cost_of(stages)
-
+def _candidates(data: SplitData, drawing: Drawing) -> npt.NDArray[np.int32]:
+    split = data.split
+    if split.candidates is not None and drawing.protocol == GIVEN:
+        return split.candidates
     try:
-        data = scaling.write(
-            Path(args.output),
-            split,
-            user_ids,
-            args.scale,
-            args.seed,
-            drawing,
-            about,
-            cost,
-            lambda rows: told.say(f"wrote {rows:,} interactions"),
-            force=args.force,
+        return candidates.draw(split.history, drawing)
+    except candidates.ShortOfItemsError as error:
+        names = ", ".join(data.user_ids.examples(split.kept_users[split.test_users[error.rows]]))
+        way_out = f"use --valid_negative {error.least}" if error.least else "remove these users"
+        raise UserError(
+            f"{drawing.protocol} candidates: {error} (such as {names}); {way_out}, or pad the rest "
+            "with --pad_candidates"
+        ) from None
+
+
+def _facts(data: SplitData, drawing: Drawing, drawn: npt.NDArray[np.int32]) -> Facts:
+    """Counts and baselines; generated data have the HR@10 of their oracle too."""
+    split, planted = data.split, data.structure
+    counts = candidates.duplicate_mask(drawn, split.test_items, threads=drawing.threads)
+    effective = counts.sum(axis=1)
+    popularity = metrics.popularity(split.train_items, split.n_items)
+    test = (split.test_items, drawn, counts, TOPK)
+    levels = {
+        "chance": metrics.chance_hr(effective, TOPK),
+        "popularity": metrics.item_score_totals(popularity, *test).hr,
+    }
+    if planted is not None:
+        levels["oracle"] = metrics.candidate_totals(
+            lambda rows, items: planted.scores(split.kept_users[rows], split.kept_items[items]),
+            *test,
+        ).hr
+    history = np.diff(split.train_offsets)
+    history[split.test_users] += 1
+    return Facts(
+        n_items=split.n_items,
+        history=history,
+        effective=effective,
+        short_users=len(candidates.short_rows(split.history, drawing)),
+        items_only_in_test=int(np.count_nonzero(popularity == 0)),
+        hr_at_10=levels,
+    )
+
+
+def _expand(args: argparse.Namespace, stages: Stages, data: SplitData, drawing: Drawing) -> Data:
+    """Expand the split while writing it."""
+    scale = "x".join(map(str, args.scale))
+    if data.split.given:
+        raise UserError(f"--scale {scale}: works on data without a split of their own")
+    source = {**data.source, "scale": scale, "known_as": None, "known_by": None}
+    expanded = replace(data, name=f"{data.name}-x{scale}", source=source)
+    try:
+        saved = kronecker.write(
+            Path(args.output), expanded, args.scale, drawing, stages, force=args.force
         )
     except ValueError as error:
         raise UserError(f"--scale {scale}: {error}") from None
     stages.done("write", f"wrote {args.output}")
-    return data
-
-
-def summary(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a data folder holds, as short (label, text) lines."""
-    source, rule, facts = manifest["source"], manifest["split"], manifest["summary"]
-    drawn, tied = manifest["candidates"], rule["tied_last_timestamp_share"]
-    name = manifest["name"]
-    if source.get("known_as"):
-        how = {"md5": "its MD5", "counts": "its counts and last timestamp"}[source["known_by"]]
-        name += f" (recognised by {how})"
-    elif source.get("file"):
-        name += " (not a known archive)"
-    given = facts.get("given")
-    dropped = [f"{facts['dropped_repeats']:,} repeats"]
-    if given:
-        dropped += _dropped_from_given(given)
-    else:
-        dropped.append(
-            f"{facts['dropped_short_users']:,} users below {rule['min_interactions']} "
-            f"interactions ({facts['dropped_short_rows']:,} rows)"
-        )
-    if facts["dropped_single_users"]:
-        some = ", ".join(facts["dropped_single_users_named"])
-        dropped.append(
-            f"{facts['dropped_single_users']:,} users with a single interaction (such as {some}): "
-            "nothing would be left to train on"
-        )
-    held_out = "the latest, and with no timestamps the last in the file"
-    if given:
-        held_out = f"as given; {given['users_without_test']:,} users have no test row"
-    elif tied is not None:
-        held_out = f"the latest; of the {tied:.1%} of users with a tie, the last in the file"
-    history = "{min:,} to {max:,} items a user, median {median:,.0f}".format(**facts["history"])
-    size = f"{manifest['users']:,} x {manifest['items']:,}, density {facts['density']:.3%}"
-    count = f"{drawn['effective_mean']:.1f} count (at least {drawn['effective_min']})"
-    if drawn.get("padded"):
-        count += f"; {drawn['padded_users']:,} users are padded"
-    if drawn["protocol"].startswith("given-") and given["candidates_in_training"]:
-        count += f"; {given['candidates_in_training']:,} given ones are training items"
-    rows = f"{manifest['train_interactions']:,} rows, {manifest['test_users']:,} users"
-    lines = [
-        ("data", name),
-        ("rows read", f"{facts['rows_read']:,}"),
-        ("dropped", "; ".join(dropped)),
-        ("users, items", size),
-        ("history", history),
-        ("train, test", rows),
-        ("held out", held_out),
-        ("candidates", f"{drawn['per_user']} by protocol {drawn['protocol']}, of which {count}"),
-        ("HR@10", ", ".join(f"{key} {value:.4f}" for key, value in manifest["hr_at_10"].items())),
-        ("hash", f"{manifest['hash']}, candidates {drawn['hash'][:16]}"),
-    ]
-    if facts["items_only_in_test"]:
-        text = f"{facts['items_only_in_test']:,} items have no training row"
-        lines.insert(6, ("test only", text))
-    columns = source.get("columns")
-    if columns:
-        said = ", ".join(f"{use} = {column or 'none'}" for use, column in columns.items())
-        lines.insert(1, ("format", f"{source['format']}; {said}"))
-    return lines
-
-
-def _dropped_from_given(given: Mapping[str, Any]) -> list[str]:
-    texts = []
-    if lost := given["test_users_without_training"]:
-        some = ", ".join(given["test_users_without_training_named"])
-        texts.append(f"{lost:,} test users without training rows (such as {some})")
-    if leaks := given["training_rows_equal_to_test"]:
-        texts.append(f"{leaks:,} training rows that are their user's test row")
-    return texts
+    return saved

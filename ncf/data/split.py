@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ncf.data.candidates import History
 from ncf.runtime.threads import in_order
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Split:
 
     `kept_users` and `kept_items` [n_users], [n_items] give, ascending, the number that each had
     before. Sizes come from training and test together. `test_users` ascend; only a split that
-    came with the data (`ncf.given`) may leave users without a test row, says what was dropped in
+    came with the data (`given_split`) may leave users without a test row, says what was dropped in
     `given`, and may bring `candidates` [n_test, n].
     """
 
@@ -75,6 +76,13 @@ class Split:
     def n_items(self) -> int:
         """Items of the kept users' rows, training and test."""
         return len(self.kept_items)
+
+    @property
+    def history(self) -> History:
+        """The items that candidates must avoid."""
+        return History(
+            self.train_offsets, self.train_items, self.test_users, self.test_items, self.n_items
+        )
 
 
 def leave_one_out(

@@ -169,16 +169,16 @@ def _draw(
             "a folder with others"
         )
     try:
-        return candidates.draw(
-            protocol,
-            per_user,
-            stored["seed"],
+        history = candidates.History(
             np.asarray(data.train_offsets),
             np.asarray(data.train_items),
             np.asarray(data.test_users),
             np.asarray(data.test_items),
             data.n_items,
-            pad=bool(stored.get("padded")),
+        )
+        pad = bool(stored.get("padded"))
+        return candidates.draw(
+            history, candidates.Drawing(protocol, per_user, stored["seed"], pad=pad)
         )
     except candidates.ShortOfItemsError as error:
         raise UserError(f"{asked.words}: {error}") from None

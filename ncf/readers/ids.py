@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+_EXAMPLES = 5
 _NEAR_LENGTH = 2  # bytes by which a similar id may be longer or shorter
 _NEAR_MOST = 20_000  # ids compared: a message must not wait for millions
 
@@ -35,6 +36,10 @@ class Ids:
     def bytes_of(self, index: int) -> bytes:
         """One id as the source writes it."""
         return self.text[self.offsets[index] : self.offsets[index + 1]].tobytes()
+
+    def examples(self, indices: npt.NDArray[np.integer[Any]]) -> list[str]:
+        """The first 5 of these ids as text, to be named in a message about many."""
+        return [self.text_of(int(index)) for index in indices[:_EXAMPLES]]
 
     def find(self, text: str) -> int | None:
         """The number of an id, compared byte by byte; None if there is no such id."""

@@ -71,7 +71,7 @@ def detect(path: Path, separator: str = "auto") -> Input:
                 raise UserError(f"--format {separator}: {path} is {kind}; leave --format out")
             if recognised:
                 return recognised
-    if not sources and path.is_dir():
+    if path.is_dir():
         raise UserError(
             f"{path}: is a folder without a split (train*.npz and test*.npz, or "
             f"*{ncf_paper.TRAIN} and *{ncf_paper.TEST}); give the ratings file or the zip"
@@ -79,8 +79,8 @@ def detect(path: Path, separator: str = "auto") -> Input:
     return _text_table(path, sources, separator)
 
 
-def _npz_folder(path: Path, sources: Sequence[Source]) -> Input | None:
-    train, test = ([], []) if sources else npz.split_files(path)
+def _npz_folder(path: Path, _sources: Sequence[Source]) -> Input | None:
+    train, test = npz.split_files(path) if path.is_dir() else ([], [])
     if not train or not test:
         return None
 

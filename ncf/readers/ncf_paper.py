@@ -86,7 +86,7 @@ def _files_in(folder: Path) -> dict[str, Source]:
 def _triple(label: str, stem: str, sources: dict[str, Source]) -> Triple:
     for ending in (TRAIN, TEST):
         if stem + ending not in sources:
-            raise UserError(f"{label}: the split is incomplete, {stem}{ending} is missing")
+            raise UserError(f"{label}: {stem}{ending} is missing, so the split is incomplete")
     return Triple(sources[stem + TRAIN], sources[stem + TEST], sources.get(stem + NEGATIVE))
 
 

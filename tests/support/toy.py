@@ -29,7 +29,8 @@ def toy_folder(
     train = np.concatenate([np.sort(row[:-1]) for row in rows]).astype(np.int32)
     offsets = np.arange(users + 1, dtype=np.int64) * (per_user - 1)
     test_users = np.arange(users, dtype=np.int32)
-    drawn = candidates.draw("nvidia", negatives, 1, offsets, train, test_users, held_out, items)
+    history = candidates.History(offsets, train, test_users, held_out, items)
+    drawn = candidates.draw(history, candidates.Drawing("nvidia", negatives, 1))
     ids = {}
     for kind, count in (("user", users), ("item", items)):
         text = [str(i + 1).encode() for i in range(count)]

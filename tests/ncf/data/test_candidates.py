@@ -20,23 +20,19 @@ class History:
 
     def __init__(self, seen: list[list[int]], held_out: list[int], n_items: int) -> None:
         self.seen, self.n_items = [sorted(row) for row in seen], n_items
-        self.offsets = np.cumsum([0, *map(len, seen)]).astype(np.int64)
-        self.items = np.array(list(itertools.chain(*self.seen)), np.int32)
         self.test_users = np.arange(len(seen), dtype=np.int32)
         self.held_out = np.array(held_out, np.int32)
-
-    def draw(self, protocol: str, n: int, seed: int = 1, **options: int) -> np.ndarray:
-        return candidates.draw(
-            protocol,
-            n,
-            seed,
-            self.offsets,
-            self.items,
+        self.history = candidates.History(
+            np.cumsum([0, *map(len, seen)]).astype(np.int64),
+            np.array(list(itertools.chain(*self.seen)), np.int32),
             self.test_users,
             self.held_out,
-            self.n_items,
-            **options,
+            n_items,
         )
+
+    def draw(self, protocol: str, n: int, seed: int = 1, chunk: int = 1 << 17, **options: int):
+        drawing = candidates.Drawing(protocol, n, seed, **options)
+        return candidates.draw(self.history, drawing, chunk_slots=chunk)
 
 
 @st.composite
@@ -69,7 +65,7 @@ def test_candidates_are_never_training_items(
 def test_unique_candidates_are_distinct_and_spare_the_held_out_item(
     history: History, seed: int, data: st.DataObject
 ) -> None:
-    room = candidates.admissible(history.offsets, history.test_users, history.n_items)
+    room = candidates.admissible(history.history)
     n = data.draw(st.integers(1, int(room.min()))) if room.min() > 0 else 0
     if n == 0:
         with pytest.raises(candidates.ShortOfItemsError, match="test users have"):
@@ -88,11 +84,11 @@ def test_candidates_do_not_depend_on_the_chunk_size(
     history: History, protocol: str, chunk: int
 ) -> None:
     n = 1 if protocol == "unique" else 7
-    room = candidates.admissible(history.offsets, history.test_users, history.n_items)
+    room = candidates.admissible(history.history)
     if room.min() < 1:
         return
     whole = history.draw(protocol, n)
-    np.testing.assert_array_equal(history.draw(protocol, n, chunk_slots=chunk), whole)
+    np.testing.assert_array_equal(history.draw(protocol, n, chunk=chunk), whole)
 
 
 @settings(max_examples=30, deadline=None)
@@ -101,7 +97,7 @@ def test_candidates_do_not_depend_on_the_number_of_threads(
     history: History, protocol: str, threads: int
 ) -> None:
     alone = history.draw(protocol, 30, pad=True)
-    shared = history.draw(protocol, 30, pad=True, threads=threads, chunk_slots=40)
+    shared = history.draw(protocol, 30, pad=True, threads=threads, chunk=40)
     np.testing.assert_array_equal(shared, alone)
     mask = candidates.duplicate_mask(alone, history.held_out, threads=threads)
     np.testing.assert_array_equal(mask, candidates.duplicate_mask(alone, history.held_out))
@@ -114,7 +110,7 @@ def test_padded_slots_hold_the_held_out_item_and_never_count(
 ) -> None:
     table = history.draw(protocol, n, pad=True)
     counted = candidates.duplicate_mask(table, history.held_out)
-    room = candidates.admissible(history.offsets, history.test_users, history.n_items)
+    room = candidates.admissible(history.history)
     for row, mask, seen, held_out, free in zip(
         table, counted, history.seen, history.held_out, room, strict=True
     ):
@@ -191,7 +187,7 @@ def test_a_user_with_exactly_enough_room_gets_all_of_it() -> None:
 def test_users_without_admissible_negatives_are_found_before_sampling() -> None:
     # 4 items: user 0 has all of them, user 1 only two.
     history = History([[0, 1, 2], [0]], [3, 1], 4)
-    room = candidates.admissible(history.offsets, history.test_users, 4)
+    room = candidates.admissible(history.history)
     assert room.tolist() == [0, 2]
     for protocol in candidates.PROTOCOLS:
         with pytest.raises(ValueError, match="1 of 2 test users"):
@@ -214,9 +210,8 @@ def test_the_nth_unseen_item_is_the_nth_of_the_sorted_complement() -> None:
 def test_users_need_not_be_neighbours_in_the_training_rows() -> None:
     offsets = np.array([0, 3, 4, 6], np.int64)
     items = np.array([0, 1, 2, 9, 3, 4], np.int32)
-    table = candidates.draw(
-        "nvidia", 500, 1, offsets, items, np.array([0, 2]), np.array([5, 6]), 10
-    )
+    history = candidates.History(offsets, items, np.array([0, 2]), np.array([5, 6]), 10)
+    table = candidates.draw(history, candidates.Drawing("nvidia", 500, 1))
     assert set(table[0].tolist()) == {3, 4, 5, 6, 7, 8, 9}
     assert set(table[1].tolist()) == {0, 1, 2, 5, 6, 7, 8, 9}
 

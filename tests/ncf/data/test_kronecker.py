@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ncf.__main__ import main
-from ncf.data import dataset, expand, synthetic
+from ncf.data import dataset, kronecker, synthetic
 from ncf.data import writer as writing
 from ncf.data.split import Split, leave_one_out
 
@@ -23,16 +23,18 @@ def base() -> Split:
 
 
 def blocks(base: Split, users: int, items: int, seed: int = 1, rows: int = 500):
-    picture = expand.weights(base, users, items)
-    return [expand.block(base, picture, seed, part) for part in expand.ranges(base, users, rows)]
+    picture = kronecker.weights(base, users, items)
+    return [
+        kronecker.block(base, picture, seed, part) for part in kronecker.ranges(base, users, rows)
+    ]
 
 
-def histories(parts: list[expand.Block]) -> list[np.ndarray]:
+def histories(parts: list[kronecker.Block]) -> list[np.ndarray]:
     return [own for part in parts for own in np.split(part.items, np.cumsum(part.lengths)[:-1])]
 
 
 def test_every_copy_is_a_subset_of_the_base_and_the_densest_block_is_whole(base: Split) -> None:
-    picture = expand.weights(base, 3, 4)
+    picture = kronecker.weights(base, 3, 4)
     found = histories(blocks(base, 3, 4))
     assert len(found) == 3 * base.n_users
     for new, own in enumerate(found):
@@ -56,7 +58,7 @@ def test_held_out_items_copy_the_bases_and_are_never_in_training(base: Split) ->
 
 
 def test_blocks_are_kept_as_often_as_the_picture_says(base: Split) -> None:
-    picture = expand.weights(base, 2, 2)
+    picture = kronecker.weights(base, 2, 2)
     kept = np.zeros((2, 2))
     for seed in range(40):
         for new, own in enumerate(histories(blocks(base, 2, 2, seed))):
@@ -66,7 +68,7 @@ def test_blocks_are_kept_as_often_as_the_picture_says(base: Split) -> None:
 
 
 def test_the_picture_has_the_tails_of_the_base(base: Split) -> None:
-    picture = expand.weights(base, 3, 4)
+    picture = kronecker.weights(base, 3, 4)
     assert picture.shape == (3, 4)
     assert (picture.max(axis=1) == 1.0).all()
     assert (np.diff(picture[0]) < 0).all()  # from the most to the least popular items
@@ -75,9 +77,9 @@ def test_the_picture_has_the_tails_of_the_base(base: Split) -> None:
 
 def test_a_picture_needs_as_many_users_and_items(base: Split) -> None:
     with pytest.raises(ValueError, match="too few to be pictured as 61 x 1"):
-        expand.weights(base, 61, 1)
+        kronecker.weights(base, 61, 1)
     with pytest.raises(ValueError, match="too few"):
-        expand.weights(base, 1, 81)
+        kronecker.weights(base, 1, 81)
 
 
 def test_an_expansion_of_one_by_one_is_the_base(base: Split) -> None:

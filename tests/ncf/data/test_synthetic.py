@@ -95,16 +95,7 @@ def test_the_oracle_beats_popularity_and_that_beats_chance(
     hundred_k: tuple[Generated, Split],
 ) -> None:
     made, done = hundred_k
-    drawn = candidates.draw(
-        "nvidia",
-        100,
-        1,
-        done.train_offsets,
-        done.train_items,
-        done.test_users,
-        done.test_items,
-        done.n_items,
-    )
+    drawn = candidates.draw(done.history, candidates.Drawing("nvidia", 100, 1))
     counts = candidates.duplicate_mask(drawn, done.test_items)
     chance = metrics.chance_hr(counts.sum(axis=1), 10)
     popularity = metrics.item_score_totals(
