@@ -208,7 +208,8 @@ BAD = {
         "/t.test.rating line 3: user 0 has several test rows",
     ),
     "paper negatives of another test": Bad(
-        triple(TRAIN, TEST, "(0,2)\t3\n(1,2)\t3\n"), "/t.test.negative line 2: (1,2) is not a test row"
+        triple(TRAIN, TEST, "(0,2)\t3\n(1,2)\t3\n"),
+        "/t.test.negative line 2: (1,2) is not a test row",
     ),
     "paper negatives that end early": Bad(
         triple(TRAIN, TEST, "(0,2)\t3\t4\n(1,3)\t4\n"), "line 2: 1 negatives, but line 1 has 2"
