@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ncf import record
 
 PROTOCOLS = ("stored", "nvidia", "unique", "mlperf", "full")
-_LANES = 64
+MOST_STREAMS = 64
 _EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4}
 
 
@@ -80,7 +80,7 @@ class _Run:
         place = distributed.place_from_environment(dict(os.environ))
         if place.size > 1:
             raise UserError(f"ncf evaluate runs on 1 rank, and {place.size} were started")
-        self.devices = distributed.prepare_devices(place, parsed.threads, _LANES)
+        self.devices = distributed.prepare_devices(place, parsed.threads, MOST_STREAMS)
         self.ranks = distributed.Ranks(place)
         on_gpu = self.devices.on_gpu
         gpu = environment.gpu_details() if on_gpu else None
@@ -137,7 +137,7 @@ class _Run:
             self.restored.parameters,
             self.dtype,
             self.ranks,
-            lanes=self.devices.lanes,
+            streams=self.devices.streams,
         )
         start = time.perf_counter()
         totals = built.evaluator.run(parsed.topk)

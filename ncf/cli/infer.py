@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ncf.config.infer import InferConfig
     from ncf.model.neumf import Parameters
 
-MOST_LANES = 64
+MOST_STREAMS = 64
 """Chunks scored side by side; more threads than this share the operations of a chunk."""
 _POOL_PAIRS = 1 << 20
 _POOL_BATCHES = 16
@@ -96,8 +96,8 @@ class Model:
         place = distributed.place_from_environment(dict(os.environ))
         if place.size > 1:
             raise UserError(f"ncf infer measures 1 rank, and {place.size} were started")
-        lanes = MOST_LANES if config.formulation == "fast" else 1
-        self._devices = distributed.prepare_devices(place, config.threads, lanes)
+        streams = MOST_STREAMS if config.formulation == "fast" else 1
+        self._devices = distributed.prepare_devices(place, config.threads, streams)
         on_gpu = self._devices.on_gpu
         gpu = environment.gpu_details() if on_gpu else None
         capable = environment.tf32_capable(gpu)
@@ -159,8 +159,8 @@ class Model:
 
         config, begun = self.config, clock()
         chunk = GPU_CHUNK if self._devices.on_gpu else CHUNK
-        lanes, form = self._devices.lanes, config.formulation
-        scorer = Scorer(self.parameters, self._dtype, form, lanes=lanes, chunk=chunk)
+        streams, form = self._devices.streams, config.formulation
+        scorer = Scorer(self.parameters, self._dtype, form, streams=streams, chunk=chunk)
         self.warmup_seconds += clock() - begun
         if config.work != "ranking":
             for size in config.batch_sizes:
@@ -172,7 +172,7 @@ class Model:
                 self.parameters,
                 self._dtype,
                 form,
-                lanes=lanes,
+                streams=streams,
                 chunk=chunk,
                 tables=scorer.tables,
             )

@@ -176,7 +176,7 @@ def recommendations(
     place = distributed.place_from_environment(dict(os.environ))
     devices = distributed.prepare_devices(place, 0, 64)
     precision.establish("fp32", "auto", on_gpu=devices.on_gpu, tf32_capable=False)
-    catalogue = Catalogue(parameters, tf.float32, "fast", lanes=devices.lanes)
+    catalogue = Catalogue(parameters, tf.float32, "fast", streams=devices.streams)
     offsets = np.asarray(data.train_offsets) if exclude_seen else np.zeros(data.n_users + 1, int)
     rows = np.asarray(users, np.int32)
     found: list[Recommendation] = []

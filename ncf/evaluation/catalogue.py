@@ -45,7 +45,7 @@ class Catalogue:
         parameters: weights; with `fast` a change after this call does not show.
         compute_dtype: type of the matmuls.
         formulation: "reference" or "fast".
-        lanes: blocks of items scored side by side.
+        streams: blocks of items scored side by side.
         chunk: most items of a block.
         compiled: XLA for the first layer of `fast`; off where the graph leaves this process.
         tables: the folded tables if they are there already.
@@ -57,7 +57,7 @@ class Catalogue:
         compute_dtype: Any,
         formulation: str,
         *,
-        lanes: int = 1,
+        streams: int = 1,
         chunk: int = folded.CHUNK,
         compiled: bool = True,
         tables: folded.Folded | None = None,
@@ -65,7 +65,7 @@ class Catalogue:
         self.items = int(parameters.gmf_item.shape[0])
         self._blocks = -(-self.items // chunk)
         self._size = -(-self.items // self._blocks)  # equal blocks: one shape, one compilation
-        self._lanes = max(1, lanes)
+        self._streams = max(1, streams)
         users = tf.TensorSpec([None], tf.int32)
         if formulation == "reference":
             one_block = self._reference(parameters, compute_dtype)
@@ -126,7 +126,7 @@ class Catalogue:
             lambda number, _: number < count,
             body,
             (tf.constant(0), found),
-            parallel_iterations=self._lanes,
+            parallel_iterations=self._streams,
         )
         return tf.reshape(found.stack(), [-1, self._blocks * self._size])[:, : self.items]
 

@@ -34,7 +34,7 @@ class FullEvaluator:
         data: training rows to mask, test users and their held-out items.
         ranks: shares the users out and adds the results up.
         formulation: "reference" or "fast".
-        lanes: blocks of items scored side by side.
+        streams: blocks of items scored side by side.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class FullEvaluator:
         ranks: Ranks | Alone,
         *,
         formulation: str,
-        lanes: int,
+        streams: int,
     ) -> None:
         from ncf.sampling.batching import user_slice
 
@@ -54,7 +54,7 @@ class FullEvaluator:
         self._held_out = np.asarray(data.test_items[mine])
         self._offsets, self._items = np.asarray(data.train_offsets), data.train_items
         self._parameters, self._dtype, self._ranks = parameters, compute_dtype, ranks
-        self._formulation, self._lanes = formulation, lanes
+        self._formulation, self._streams = formulation, streams
         self._catalogue: Any = None
         self._tables: Any = None
 
@@ -106,7 +106,7 @@ class FullEvaluator:
                 self._parameters,
                 self._dtype,
                 self._formulation,
-                lanes=self._lanes,
+                streams=self._streams,
                 tables=self._tables,
             )
         return self._catalogue

@@ -2,7 +2,7 @@
 
 `reference` is the training's own forward pass on the whole batch, as published. `fast` uses the
 folded tables (`ncf.folded`) and walks a large batch in chunks that stay in cache, as many side by
-side as there are lanes; a small batch is scored at once, without compiled pieces.
+side as there are streams; a small batch is scored at once, without compiled pieces.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Scorer:
         parameters: weights; with `fast` a change after this call does not show.
         compute_dtype: type of the matmuls.
         formulation: one of FORMULATIONS.
-        lanes: chunks scored side by side, one thread each.
+        streams: chunks scored side by side, one thread each.
         chunk: pairs of a chunk.
     """
 
@@ -42,7 +42,7 @@ class Scorer:
         compute_dtype: Any,
         formulation: str,
         *,
-        lanes: int = 1,
+        streams: int = 1,
         chunk: int = CHUNK,
     ) -> None:
         pairs = [tf.TensorSpec([None], tf.int32, name=name) for name in ("users", "items")]
@@ -79,7 +79,7 @@ class Scorer:
                 lambda number, _: number < chunks,
                 body,
                 (tf.constant(0), found),
-                parallel_iterations=max(1, lanes),
+                parallel_iterations=max(1, streams),
             )
             rest = chunks * chunk
             last = folded.scores(tables, users[rest:], items[rest:])

@@ -60,7 +60,7 @@ def build(
     compute_dtype: Any,
     ranks: Ranks,
     *,
-    lanes: int = 1,
+    streams: int = 1,
     shard: Shard | None = None,
 ) -> Evaluation:
     """Everything an evaluation needs.
@@ -71,7 +71,7 @@ def build(
         UserError: the candidates that are asked for cannot be had from these data.
     """
     if asked.protocol == full_ranking.PROTOCOL:
-        return _full(asked, data, parameters, compute_dtype, ranks, lanes, shard)
+        return _full(asked, data, parameters, compute_dtype, ranks, streams, shard)
     from ncf.evaluation.sampled import Evaluator
 
     stored = data.manifest["candidates"]
@@ -103,7 +103,7 @@ def build(
         asked.users_per_batch,
         reducer,
         fast=asked.formulation == "fast",
-        lanes=lanes,
+        streams=streams,
     )
     return Evaluation(about, evaluator, drawn.size + len(drawn))
 
@@ -114,7 +114,7 @@ def _full(
     parameters: Parameters,
     compute_dtype: Any,
     ranks: Ranks,
-    lanes: int,
+    streams: int,
     shard: Shard | None,
 ) -> Evaluation:
     evaluator = full_ranking.FullEvaluator(
@@ -123,7 +123,7 @@ def _full(
         shard.data if shard else data,
         Alone(ranks) if shard else ranks,
         formulation=asked.formulation,
-        lanes=lanes,
+        streams=streams,
     )
     identity = hashlib.sha256(f"{full_ranking.PROTOCOL} {data.hash}".encode()).hexdigest()
     baseline = metrics.Totals.of(full_ranking.popularity_places(data), asked.topk)

@@ -43,7 +43,7 @@ class Evaluator:
         ranks: shares the users out and adds the results up.
         fast: project every item and every user once per evaluation (`ncf.folded`) instead of
             scoring every pair from its embeddings.
-        lanes: chunks scored side by side.
+        streams: chunks scored side by side.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class Evaluator:
         ranks: Ranks | Alone,
         *,
         fast: bool = False,
-        lanes: int = 1,
+        streams: int = 1,
     ) -> None:
         mine = user_slice(len(test_users), ranks.rank, ranks.size)
         self._users, self._candidates = test_users[mine], candidates[mine]
         self._counted = counted[mine]
         self._ranks, self._parameters, self._dtype = ranks, parameters, compute_dtype
-        self._fast, self._lanes = fast, lanes
+        self._fast, self._streams = fast, streams
         width = candidates.shape[1]
         self._chunk = min(chunk, max(1, PAIRS // width)) if fast else chunk
         self._tables: Any = None
@@ -95,8 +95,8 @@ class Evaluator:
             self._tables = folded.fold(self._parameters, self._dtype, users=False)
         begins = range(0, len(self._users), self._chunk)
         try:
-            with ThreadPoolExecutor(self._lanes) as lanes:
-                for part in lanes.map(lambda begin: self._part(begin, k), begins):
+            with ThreadPoolExecutor(self._streams) as streams:
+                for part in streams.map(lambda begin: self._part(begin, k), begins):
                     totals = totals.merge(part)
         except metrics.NonFiniteScores:
             broken = 1.0

@@ -6,10 +6,10 @@
 - Chunks: the batch is walked in pieces that stay in cache, several side by side, and gradients
   add up in dense float32 sums. Within a step the groups are walked in the order of their users, so
   that equal users meet in one chunk and a table's rows are touched in order.
-- On a CPU only the element-wise pieces between the matmuls are compiled by XLA, one lane per
+- On a CPU only the element-wise pieces between the matmuls are compiled by XLA, one stream per
   thread; on a GPU, and with `--xla`, the whole step is, and one chunk is the whole batch.
 
-tests/test_ncf_fast.py holds the loss and every gradient equal to the reference's.
+tests/ncf/model/test_fast.py checks that the loss and every gradient equal the reference's.
 """
 
 from __future__ import annotations
@@ -19,25 +19,32 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from ncf.model import roofline
-from ncf.model.fast_chunk import Core, GradientAccumulators, Rows, Samples, Weights, weights_of
-from ncf.model.fast_chunking import (
-    again,
-    by_user,
+from ncf.model.dropout import Dropout
+from ncf.model.fast_chunk import (
+    FastChunk,
+    GradientAccumulators,
+    Rows,
+    Samples,
+    Weights,
+    chunks_like,
     count_distinct,
-    cut,
-    distinct,
-    padded,
-    piece,
-    sizes,
+    distinct_users,
+    pad_groups,
+    part_sizes,
+    slice_groups,
+    sort_by_user,
+    split_into_chunks,
+    weights_of,
 )
-from ncf.model.reference import dense
+from ncf.model.reference import Reference, dense
+from ncf.runtime import environment
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from ncf.model.dropout import Dropout
-    from ncf.model.fast_chunking import Cut
+    from ncf.config.train import TrainConfig
+    from ncf.model.fast_chunk import Chunks
     from ncf.model.neumf import Parameters
     from ncf.sampling.sampler import Batch
 
@@ -49,7 +56,7 @@ class Fast:
         parameters: the variables.
         compute_dtype: type of the matmuls.
         dropout: rate and widths of the masks.
-        lanes: chunks walked side by side.
+        streams: chunks walked side by side.
         chunk: most groups of a chunk.
         size: samples of a group.
         groups: of a step on this rank; with fewer samples than items, the samples' items are
@@ -65,31 +72,31 @@ class Fast:
         compute_dtype: Any,
         dropout: Dropout,
         *,
-        lanes: int,
+        streams: int,
         chunk: int,
         size: int,
         groups: int,
         whole: bool,
     ) -> None:
         self._parameters, self._dtype = parameters, compute_dtype
-        self._lanes, self._most, self._whole = (1 if whole else lanes), chunk, whole
-        self._full = cut(groups, self._lanes, chunk)
+        self._streams, self._max_groups, self._whole = (1 if whole else streams), chunk, whole
+        self._full = split_into_chunks(groups, self._streams, chunk)
         self.micro_batch: int | None = self._full.chunk * size
-        self._core = Core(compute_dtype, dropout, pieces=not whole)
+        self._chunk = FastChunk(compute_dtype, dropout, pieces=not whole)
         self._project = parameters.gmf_item.shape[0] <= groups * size
         width = dropout.widths[0] if dropout.widths else 1
         item_width = width if self._project else parameters.mlp_item.shape[1]
-        self._sums = None if whole else GradientAccumulators(parameters, lanes, item_width)
+        self._sums = None if whole else GradientAccumulators(parameters, streams, item_width)
 
     def loss_and_gradients(self, batch: Batch, key: Any, grad_scale: Any) -> tuple[Any, list[Any]]:
         """As `ncf.model.reference.Reference.loss_and_gradients`."""
         weights = weights_of(self._parameters, self._dtype)
         table = self._item_table(weights) if self._project else None
-        walk = self._walk(batch.items.shape[0])
-        batch = padded(batch, walk.groups)
+        chunks = self._chunks(batch.items.shape[0])
+        batch = pad_groups(batch, chunks.groups)
         if self._whole:
-            return self._at_once(batch, walk, weights, table, key, grad_scale)
-        return self._in_lanes(by_user(batch), walk, weights, table, key, grad_scale)
+            return self._at_once(batch, chunks, weights, table, key, grad_scale)
+        return self._in_streams(sort_by_user(batch), chunks, weights, table, key, grad_scale)
 
     def cost(self, users: NDArray[np.int32], size: int) -> tuple[float, float]:
         """Operations and bytes per sample (`ncf.model.roofline`).
@@ -98,15 +105,19 @@ class Fast:
             users: of the groups of one step, int32 [groups].
             size: samples per group.
         """
-        own, walk = self._parameters, self._walk(len(users))
-        groups = walk.groups if self._whole else count_distinct(users, walk)
+        own, chunks = self._parameters, self._chunks(len(users))
+        groups = chunks.groups if self._whole else count_distinct(users, chunks)
         sums = self._sums.count if self._sums else 1
         shape = roofline.shape_of(own, self._dtype, len(users), size, groups, sums)
         return roofline.fast_cost(shape, table=self._project)
 
-    def _walk(self, groups: int) -> Cut:
+    def _chunks(self, groups: int) -> Chunks:
         # Compiled whole, every shape is compiled anyway: a chunk that just fits pads nothing.
-        return cut(groups, self._lanes, self._most) if self._whole else again(self._full, groups)
+        return (
+            split_into_chunks(groups, self._streams, self._max_groups)
+            if self._whole
+            else chunks_like(self._full, groups)
+        )
 
     def _item_table(self, weights: Weights) -> Any:
         """Every item's projection beside its GMF row, [items, W + F] in the compute type."""
@@ -116,14 +127,14 @@ class Fast:
             return tf.concat([projected, tf.cast(gmf, self._dtype)], axis=1)
 
         own = self._parameters
-        return tf.concat(self._by_lanes(table, own.mlp_item, own.gmf_item), axis=0)
+        return tf.concat(self._by_streams(table, own.mlp_item, own.gmf_item), axis=0)
 
-    def _by_lanes(self, work: Any, *tables: Any) -> list[Any]:
-        """Apply work to equal parts of tables' rows side by side; the lanes have one thread each.
+    def _by_streams(self, work: Any, *tables: Any) -> list[Any]:
+        """Apply work to equal parts of tables' rows side by side; the streams have one thread each.
 
         A cut along the rows copies nothing.
         """
-        parts = [tf.split(rows, sizes(rows.shape[0], self._lanes)) for rows in tables]
+        parts = [tf.split(rows, part_sizes(rows.shape[0], self._streams)) for rows in tables]
         return [work(*part) for part in zip(*parts, strict=True)]
 
     def _look_up(
@@ -154,7 +165,7 @@ class Fast:
             item = tf.concat([dense(item_rows, weights.item_kernel, dtype), gmf], axis=1)
         return Rows(user, tf.gather(own.gmf_user, part.users), item), user_rows, item_rows
 
-    def _chunk(
+    def _chunk_gradients(
         self, users: Any, segments: Any, part: Batch, weights: Weights, table: Any,
         key: Any, grad_scale: Any,
     ) -> tuple[list[Any], list[Any]]:  # fmt: skip
@@ -166,7 +177,7 @@ class Fast:
         dtype = self._dtype
         rows, user_rows, item_rows = self._look_up(users, segments, part, weights, table)
         samples = Samples(part.labels, part.weights, tf.reshape(part.places, [-1]))
-        found = self._core(rows, weights, samples, key, grad_scale)
+        found = self._chunk(rows, weights, samples, key, grad_scale)
         user, gmf_user = found.user, found.gmf_user
         if segments is not None:
             user, gmf_user = (tf.math.segment_sum(x, segments) for x in (user, gmf_user))
@@ -188,10 +199,10 @@ class Fast:
         like += [] if self._project else [weights.item_kernel]
         return [tf.zeros([]), *(tf.zeros_like(x) for x in like)]
 
-    def _in_lanes(
-        self, batch: Batch, walk: Cut, weights: Weights, table: Any, key: Any, grad_scale: Any
+    def _in_streams(
+        self, batch: Batch, chunks: Chunks, weights: Weights, table: Any, key: Any, grad_scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Walk the batch, `lanes` chunks at a time.
+        """Walk the batch, `streams` chunks at a time.
 
         The users' sums are tensors that travel through the loop. InplaceAdd alone adds to them in
         place there: TensorScatterAdd copies them each time, and a variable is copied when it is
@@ -202,11 +213,15 @@ class Fast:
         kept.clear()
 
         def body(number: Any, tables: list[Any], sums: list[Any]) -> tuple[Any, ...]:
-            for lane in range(walk.lanes):
-                part = piece(batch, (number * walk.lanes + lane) * walk.chunk, walk.chunk)
-                users, segments = distinct(part.users)
-                rows, more = self._chunk(users, segments, part, weights, table, key, grad_scale)
-                kept.add(lane, tf.reshape(part.items, [-1]), *rows[2:])
+            for stream in range(chunks.streams):
+                part = slice_groups(
+                    batch, (number * chunks.streams + stream) * chunks.chunk, chunks.chunk
+                )
+                users, segments = distinct_users(part.users)
+                rows, more = self._chunk_gradients(
+                    users, segments, part, weights, table, key, grad_scale
+                )
+                kept.add(stream, tf.reshape(part.items, [-1]), *rows[2:])
                 tables = [
                     tf.raw_ops.InplaceAdd(x=whole, i=users, v=few)
                     for whole, few in zip(tables, rows[:2], strict=True)
@@ -219,19 +234,21 @@ class Fast:
             for rows in (own.mlp_user, own.gmf_user)
         ]
         start = (tf.constant(0), users, self._no_sums())
-        _, users, sums = tf.while_loop(lambda number, *_: number < walk.rounds, body, start)
+        _, users, sums = tf.while_loop(lambda number, *_: number < chunks.rounds, body, start)
         return self._gradients(sums, [*users, *kept.read()], weights)
 
     def _at_once(
-        self, batch: Batch, walk: Cut, weights: Weights, table: Any, key: Any, grad_scale: Any
+        self, batch: Batch, chunks: Chunks, weights: Weights, table: Any, key: Any, grad_scale: Any
     ) -> tuple[Any, list[Any]]:
         """The form that is compiled as a whole: chunk after chunk, whole-table sums as tensors."""
         own = self._parameters
         counts = [own.gmf_user.shape[0]] * 2 + [own.gmf_item.shape[0]] * 2
 
         def chunk(number: Any) -> tuple[list[Any], list[Any]]:
-            part = piece(batch, number * walk.chunk, walk.chunk)
-            rows, sums = self._chunk(part.users, None, part, weights, table, key, grad_scale)
+            part = slice_groups(batch, number * chunks.chunk, chunks.chunk)
+            rows, sums = self._chunk_gradients(
+                part.users, None, part, weights, table, key, grad_scale
+            )
             places = [part.users] * 2 + [tf.reshape(part.items, [-1])] * 2
             tables = [
                 tf.math.unsorted_segment_sum(gradient, place, count)
@@ -248,9 +265,9 @@ class Fast:
             return number + 1, *added
 
         tables, sums = chunk(tf.constant(0))
-        if walk.rounds > 1:
+        if chunks.rounds > 1:
             start = (tf.constant(1), tables, sums)
-            _, tables, sums = tf.while_loop(lambda i, *_: i < walk.rounds, body, start)
+            _, tables, sums = tf.while_loop(lambda i, *_: i < chunks.rounds, body, start)
         mlp_user, gmf_user, *items = tables
         return self._gradients(sums, [mlp_user, gmf_user, *((table,) for table in items)], weights)
 
@@ -260,7 +277,7 @@ class Fast:
         """The loss, and gradients in the order of `Parameters.flat`.
 
         Args:
-            sums: as from `_chunk`.
+            sums: as from `_chunk_gradients`.
             tables: the users' MLP and GMF rows; of the items' a tuple of sums to add up.
             weights: of this step.
         """
@@ -268,7 +285,7 @@ class Fast:
         loss, user_kernel, first_bias, *rest = sums
         gmf_item = tf.add_n(gmf_item)
         if self._project:
-            found = self._by_lanes(
+            found = self._by_streams(
                 lambda rows, *parts: self._unproject(rows, parts, weights),
                 self._parameters.mlp_item, *mlp_item,
             )  # fmt: skip
@@ -281,7 +298,7 @@ class Fast:
         kernels, biases, output = rest[:further], rest[further : 2 * further], rest[2 * further :]
         gmf_kernel, mlp_kernel, output_bias = output
         found = [gmf_user, gmf_item, mlp_user, mlp_item]
-        if self._core.hidden:
+        if self._chunk.hidden:
             found += [first, first_bias]
             found += [x for pair in zip(kernels, biases, strict=True) for x in pair]
             last = mlp_kernel[:, None]
@@ -303,3 +320,52 @@ def _product(rows: Any, slopes: Any) -> Any:
 def _back(slopes: Any, kernel: Any) -> Any:
     """The inputs' gradient, float32 [n, in], from slopes [n, out] and the kernel [in, out]."""
     return tf.cast(tf.matmul(slopes, kernel, transpose_b=True), tf.float32)
+
+
+def build_formulation(
+    config: TrainConfig,
+    parameters: Parameters,
+    compute_dtype: Any,
+    *,
+    groups: int,
+    streams: int,
+    whole: bool,
+) -> Reference | Fast:
+    """The formulation that is configured.
+
+    Args:
+        config: names it, and may give the size of its chunks.
+        parameters: the variables.
+        compute_dtype: type of the matmuls.
+        groups: of a full step on this rank.
+        streams: chunks walked side by side.
+        whole: True where the whole gradient computation is compiled.
+    """
+    dropout = Dropout(config.layers[1:], config.dropout)
+    if config.formulation == "reference":
+        return Reference(parameters, compute_dtype, dropout)
+    size = config.group_size
+    return Fast(
+        parameters,
+        compute_dtype,
+        dropout,
+        streams=streams,
+        chunk=max(1, micro_batch(config, groups, whole=whole) // size),
+        size=size,
+        groups=groups,
+        whole=whole,
+    )
+
+
+def micro_batch(config: TrainConfig, groups: int, *, whole: bool) -> int:
+    """Samples of a chunk: as asked, what a core's cache holds, or the whole share if compiled so.
+
+    A second-level cache holds a quarter of a chunk's widest float32 layer then. Half or four times
+    as many cost at most 6 % (docs/performance.md).
+    """
+    if config.micro_batch != "auto":
+        return int(config.micro_batch)
+    if whole:
+        return groups * config.group_size
+    width = max(config.layers[1:], default=config.layers[0])
+    return max(1, environment.level_2_cache_bytes() // width)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-from ncf.model.neumf import Parameters
 from ncf.model.reference import dense
+from ncf.sampling.sampler import Batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
     from ncf.model.dropout import Dropout
     from ncf.model.neumf import Parameters
@@ -41,7 +44,7 @@ class Weights(NamedTuple):
 
 
 def weights_of(parameters: Parameters, compute_dtype: Any) -> Weights:
-    """Cut and cast the dense variables."""
+    """Slice and cast the dense variables."""
     factors, user_width = parameters.gmf_user.shape[1], parameters.mlp_user.shape[1]
     output = tf.convert_to_tensor(parameters.output_kernel)[:, 0]
     hidden = len(parameters.kernels) > 0
@@ -79,7 +82,7 @@ class Samples(NamedTuple):
     places: Any
 
 
-class Slopes(NamedTuple):
+class Gradients(NamedTuple):
     """The chunk's loss sum, and float32 gradients of its rows and of the dense variables.
 
     Of the rows: user [C, W], gmf_user [C, F], item [C * size, W] and gmf_item [C * size, F].
@@ -97,7 +100,7 @@ class Slopes(NamedTuple):
     output_bias: Any
 
 
-class Core:
+class FastChunk:
     """Forward and backward through one chunk.
 
     Args:
@@ -117,7 +120,7 @@ class Core:
 
     def __call__(
         self, rows: Rows, weights: Weights, samples: Samples, key: Any, grad_scale: Any
-    ) -> Slopes:
+    ) -> Gradients:
         """Loss sum (unscaled) and gradients of grad_scale times it; key: uint32 [2]."""
         hidden = [self._enter(rows.user, rows.item, samples.places, key)]
         for layer, (kernel, bias) in enumerate(zip(weights.kernels, weights.biases, strict=True)):
@@ -143,7 +146,7 @@ class Core:
         if not weights.kernels:
             user, item = self._split(slope, groups, size)
         lookups = (user, gmf_user, item, gmf_item)
-        return Slopes(loss, *lookups, kernels[::-1], biases[::-1], *output_slopes)
+        return Gradients(loss, *lookups, kernels[::-1], biases[::-1], *output_slopes)
 
     def _keep(self, values: Any, places: Any, key: Any, layer: int) -> Any:
         """ReLU and dropout of float32 values, in the compute type."""
@@ -239,8 +242,8 @@ def _as_it_is(function: Any) -> Any:
 
 
 _SHARERS = 2
-"""Lanes with a sum in common. They take turns, always the same, and adding is a sixteenth of their
-work; two sums instead are twice the memory that is cleared, missed by the cache and added up."""
+"""Streams that share a sum. They add in a fixed order, so results are deterministic. Adding is a
+sixteenth of their work; two sums instead are twice the memory to clear, cache and add up."""
 
 
 class GradientAccumulators:
@@ -250,9 +253,9 @@ class GradientAccumulators:
     the same bits.
     """
 
-    def __init__(self, parameters: Parameters, lanes: int, width: int) -> None:
+    def __init__(self, parameters: Parameters, streams: int, width: int) -> None:
         items, factors = parameters.gmf_item.shape
-        self.count = -(-lanes // _SHARERS)
+        self.count = -(-streams // _SHARERS)
         self._kept = [(_zeros([items, width]), _zeros([items, factors])) for _ in range(self.count)]
         self._add = [tuple(_adder(variable) for variable in pair) for pair in self._kept]
 
@@ -261,9 +264,9 @@ class GradientAccumulators:
         for variable in (v for pair in self._kept for v in pair):
             variable.assign(tf.zeros(variable.shape))
 
-    def add(self, lane: int, items: Any, mlp: Any, gmf: Any) -> None:
+    def add(self, stream: int, items: Any, mlp: Any, gmf: Any) -> None:
         """Add rows [n, width] to those of the items [n], which may repeat."""
-        for add, rows in zip(self._add[lane // _SHARERS], (mlp, gmf), strict=True):
+        for add, rows in zip(self._add[stream // _SHARERS], (mlp, gmf), strict=True):
             add(items, rows)
 
     def read(self) -> list[tuple[Any, ...]]:
@@ -287,3 +290,74 @@ def _adder(variable: Any) -> Any:
         variable.assign(summed)
 
     return tf.function(add, jit_compile=True, autograph=False)
+
+
+def count_distinct(users: NDArray[np.int32], chunks: Chunks) -> int:
+    """Distinct users of every chunk, added up: what a step projects of the user table."""
+    ordered = np.sort(users)
+    ordered = np.pad(ordered, (0, chunks.groups - len(ordered)), mode="edge")
+    rows = ordered.reshape(-1, chunks.chunk)
+    return len(rows) + int(np.count_nonzero(rows[:, 1:] != rows[:, :-1]))
+
+
+class Chunks(NamedTuple):
+    """How a batch is walked: `rounds` times `streams` chunks of `chunk` groups, side by side."""
+
+    rounds: int
+    streams: int
+    chunk: int
+
+    @property
+    def groups(self) -> int:
+        """Groups walked, padding included."""
+        return self.rounds * self.streams * self.chunk
+
+
+def split_into_chunks(groups: int, streams: int, at_most: int) -> Chunks:
+    """Equal chunks of at most `at_most` groups; the padding is below one group per chunk."""
+    streams = min(streams, groups)
+    rounds = -(-groups // (streams * at_most))
+    return Chunks(rounds, streams, -(-groups // (streams * rounds)))
+
+
+def chunks_like(full: Chunks, groups: int) -> Chunks:
+    """A step of fewer groups in chunks of the same size, so that nothing is compiled for it."""
+    return full._replace(rounds=-(-groups // (full.streams * full.chunk)))
+
+
+def part_sizes(count: int, parts: int) -> list[int]:
+    """Sizes of `parts` parts of `count`, as equal as can be."""
+    return [count * (i + 1) // parts - count * i // parts for i in range(parts)]
+
+
+def pad_groups(batch: Batch, groups: int) -> Batch:
+    """Append groups of weight 0, equal to the last one."""
+    missing = groups - batch.items.shape[0]
+    if missing == 0:
+        return batch
+    last = Batch(*(tf.repeat(part[-1:], missing, axis=0) for part in batch))
+    last = last._replace(weights=tf.zeros([missing]))
+    return Batch(*(tf.concat(pair, axis=0) for pair in zip(batch, last, strict=True)))
+
+
+def sort_by_user(batch: Batch) -> Batch:
+    """The groups in the order of their users; a sum does not mind the order of its terms."""
+    order = tf.argsort(batch.users, stable=True)
+    return Batch(*(tf.gather(part, order) for part in batch))
+
+
+def slice_groups(batch: Batch, begin: Any, count: int) -> Batch:
+    """Groups [begin, begin + count), with a static shape."""
+    parts = []
+    for part in batch:
+        begins = [begin, 0] if part.shape.rank == 2 else [begin]
+        shape = [count, *part.shape[1:]]
+        parts.append(tf.ensure_shape(tf.slice(part, begins, shape), shape))
+    return Batch(*parts)
+
+
+def distinct_users(users: Any) -> tuple[Any, Any]:
+    """The distinct ones of sorted users [C], int32 [D], and which of them each is, int32 [C]."""
+    changes = tf.cast(users[1:] != users[:-1], tf.int32)
+    segments = tf.concat([[0], tf.cumsum(changes)], axis=0)
+    return tf.math.segment_max(users, segments), segments

@@ -115,13 +115,13 @@ def fast_cost(shape: Shape, *, table: bool) -> tuple[float, float]:
     return operations / shape.samples, moved / shape.samples
 
 
-def matmul_peak(dtype: Any, lanes: int, *, on_gpu: bool, seconds: float = 0.2) -> float:
-    """Operations/s of square matmuls in dtype, `lanes` of them side by side."""
+def matmul_peak(dtype: Any, streams: int, *, on_gpu: bool, seconds: float = 0.2) -> float:
+    """Operations/s of square matmuls in dtype, `streams` of them side by side."""
     import tensorflow as tf
 
     side = 8192 if on_gpu else 1024
     with tf.device("GPU:0" if on_gpu else "CPU:0"):
-        inputs = [tf.cast(tf.random.normal([side, side]), dtype) for _ in range(2 * lanes)]
+        inputs = [tf.cast(tf.random.normal([side, side]), dtype) for _ in range(2 * streams)]
 
     def work(*matrices: Any) -> list[Any]:
         pairs = zip(matrices[::2], matrices[1::2], strict=True)
@@ -129,17 +129,17 @@ def matmul_peak(dtype: Any, lanes: int, *, on_gpu: bool, seconds: float = 0.2) -
 
     compiled = tf.function(work, autograph=False)
     took = _fastest(lambda: [float(x) for x in compiled(*inputs)], seconds)
-    return lanes * 2 * side**3 / took
+    return streams * 2 * side**3 / took
 
 
-def copy_peak(lanes: int, *, on_gpu: bool, seconds: float = 0.2) -> float:
+def copy_peak(streams: int, *, on_gpu: bool, seconds: float = 0.2) -> float:
     """Bytes/s, read plus written, of large float32 arrays added to others in place."""
     import tensorflow as tf
 
-    count = (1 << 28) if on_gpu else (1 << 24) // lanes
+    count = (1 << 28) if on_gpu else (1 << 24) // streams
     with tf.device("GPU:0" if on_gpu else "CPU:0"):
-        sums = [tf.Variable(tf.zeros([count]), trainable=False) for _ in range(lanes)]
-        terms = [tf.zeros([count]) for _ in range(lanes)]
+        sums = [tf.Variable(tf.zeros([count]), trainable=False) for _ in range(streams)]
+        terms = [tf.zeros([count]) for _ in range(streams)]
 
     def work(*terms: Any) -> None:
         for total, term in zip(sums, terms, strict=True):
@@ -152,7 +152,7 @@ def copy_peak(lanes: int, *, on_gpu: bool, seconds: float = 0.2) -> float:
         for total in sums:
             total[0].numpy()
 
-    return lanes * 12 * count / _fastest(once, seconds)
+    return streams * 12 * count / _fastest(once, seconds)
 
 
 def _fastest(work: Callable[[], Any], seconds: float) -> float:

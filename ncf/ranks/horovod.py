@@ -76,7 +76,7 @@ class Devices(NamedTuple):
 
     on_gpu: bool
     threads: int
-    lanes: int
+    streams: int
 
 
 LONG_STEP = 131_072
@@ -84,7 +84,7 @@ LONG_STEP = 131_072
 
 
 def prepare_devices(
-    place: Place, threads: int, most_lanes: int = 1, *, in_turn: bool = False
+    place: Place, threads: int, most_streams: int = 1, *, in_turn: bool = False
 ) -> Devices:
     """Pin one GPU, then allow its memory to grow, then set threads: before TensorFlow starts.
 
@@ -93,7 +93,7 @@ def prepare_devices(
     Args:
         place: of this rank.
         threads: CPU threads of this rank; 0 shares the cores among the local ranks.
-        most_lanes: up to so many pieces of work are run side by side on a CPU, each operation
+        most_streams: up to so many pieces of work are run side by side on a CPU, each operation
             with its share of the threads, instead of one operation after the other with all.
         in_turn: on a rank with one thread nothing runs side by side. By default TensorFlow starts
             operations on as many threads as the host has cores: good while a step waits for the
@@ -108,13 +108,13 @@ def prepare_devices(
         tf.config.experimental.set_memory_growth(mine, True)  # noqa: FBT003 - TensorFlow's signature
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = threads or max(1, (cores or 1) // place.local_size)
-    lanes = 1 if gpus else min(most_lanes, threads)
+    streams = 1 if gpus else min(most_streams, threads)
     # A process in which TensorFlow runs already keeps the threads that it has.
     with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(threads // lanes)
-        if lanes > 1 or (in_turn and threads == 1 and not gpus):
-            tf.config.threading.set_inter_op_parallelism_threads(lanes)
-    return Devices(bool(gpus), threads, lanes)
+        tf.config.threading.set_intra_op_parallelism_threads(threads // streams)
+        if streams > 1 or (in_turn and threads == 1 and not gpus):
+            tf.config.threading.set_inter_op_parallelism_threads(streams)
+    return Devices(bool(gpus), threads, streams)
 
 
 class Ranks:

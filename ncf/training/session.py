@@ -16,7 +16,7 @@ import numpy as np
 from ncf import record
 from ncf.data import dataset
 from ncf.errors import UserError
-from ncf.model import precision, roofline
+from ncf.model import fast, precision, roofline
 from ncf.ranks import horovod as distributed
 from ncf.runtime import environment
 from ncf.sampling import batching
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from ncf.sampling.batching import Share
 
 
-MOST_LANES = 8
-"""Each lane sums its items' gradients by itself; more threads than this share the operations."""
+MOST_STREAMS = 8
+"""Each stream sums its items' gradients by itself; more threads than this share the operations."""
 
 
 class Session:
@@ -40,10 +40,10 @@ class Session:
         self.config = config
         self.data = dataset.load(Path(config.data))
         place = distributed.place_from_environment(dict(os.environ))
-        lanes = MOST_LANES if config.formulation == "fast" else 1
+        streams = MOST_STREAMS if config.formulation == "fast" else 1
         share = config.batch_size // place.size
-        in_turn = lanes > 1 and place.size > 1 and share >= distributed.LONG_STEP
-        self._devices = distributed.prepare_devices(place, config.threads, lanes, in_turn=in_turn)
+        in_turn = streams > 1 and place.size > 1 and share >= distributed.LONG_STEP
+        self._devices = distributed.prepare_devices(place, config.threads, streams, in_turn=in_turn)
         pace_ms = None if self._devices.on_gpu else distributed.pace_ms(share)
         self.ranks = distributed.Ranks(place, pace_ms=pace_ms)
         self._on_gpu = self._devices.on_gpu
@@ -85,14 +85,13 @@ class Session:
         self.precision: record.Precision = probed
         self._peaks = (0.0, 0.0)
         if self.config.mode == "train":  # before the model, which then takes the probe's memory
-            lanes, on_gpu = self._devices.lanes, self._on_gpu
+            streams, on_gpu = self._devices.streams, self._on_gpu
             self._peaks = (
-                roofline.matmul_peak(dtype, lanes, on_gpu=on_gpu),
-                roofline.copy_peak(lanes, on_gpu=on_gpu),
+                roofline.matmul_peak(dtype, streams, on_gpu=on_gpu),
+                roofline.copy_peak(streams, on_gpu=on_gpu),
             )
 
     def _build_model(self) -> None:
-        from ncf.model import build as formulations
         from ncf.model import neumf as model
         from ncf.model.optimizer import Adam
         from ncf.sampling.sampler import Sampler
@@ -115,12 +114,12 @@ class Session:
         self._adam = Adam(
             self.parameters.flat(), config.learning_rate, config.beta1, config.beta2, config.eps
         )
-        self.formulation = formulations.build(
+        self.formulation = fast.build_formulation(
             config,
             self.parameters,
             self._dtype,
             groups=self.shares()[0].padded,
-            lanes=self._devices.lanes,
+            streams=self._devices.streams,
             whole=self._whole,
         )
         self.update = Update(
@@ -193,14 +192,14 @@ class Session:
             config.valid_users_per_batch,
             config.formulation,
         )
-        lanes = self._devices.lanes
+        streams = self._devices.streams
         found = protocol.build(
             asked,
             self.data,
             self.parameters,
             self._dtype,
             self.ranks,
-            lanes=lanes,
+            streams=streams,
             shard=self.shard,
         )
         self.dataset, self.evaluator = found.dataset, found.evaluator

@@ -33,7 +33,7 @@ def top(scores: np.ndarray, k: int) -> np.ndarray:
 @pytest.mark.parametrize("chunk", [7, 20, 53, 1000])
 def test_every_item_gets_its_score_whatever_the_blocks(formulation, chunk) -> None:
     made, users = parameters(8, (12, 10, 6)), np.array([3, 0, 36, 3], np.int32)
-    found = Catalogue(made, tf.float32, formulation, lanes=2, chunk=chunk).scores(users).numpy()
+    found = Catalogue(made, tf.float32, formulation, streams=2, chunk=chunk).scores(users).numpy()
     np.testing.assert_allclose(found, brute_force(made, users), atol=1e-5)
 
 

@@ -49,7 +49,7 @@ def test_folded_bfloat16_scores_are_as_exact_as_the_reference(factors, layers) -
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 47, 48, 100])
 def test_chunks_and_remainder_score_every_pair_in_order(n, dtype) -> None:
     made, (users, items) = parameters(8, (12, 10, 6)), pairs(n)
-    scorer = Scorer(made, dtype, "fast", lanes=2, chunk=16)
+    scorer = Scorer(made, dtype, "fast", streams=2, chunk=16)
     at_once = folded.scores(folded.fold(made, dtype), users, items).numpy()
     tolerance = 1e-5 if dtype == tf.float32 else 0.02
     np.testing.assert_allclose(scorer(users, items).numpy(), at_once, atol=tolerance)

@@ -38,7 +38,7 @@ def parameters(data, seed: int = 3) -> model.Parameters:
 def evaluator(data, made, formulation="fast", ranks=None) -> full_ranking.FullEvaluator:
     alone = ranks or Ranks(Place())
     return full_ranking.FullEvaluator(
-        made, tf.float32, data, alone, formulation=formulation, lanes=2
+        made, tf.float32, data, alone, formulation=formulation, streams=2
     )
 
 

@@ -41,11 +41,11 @@ def test_chunks_of_one_seven_and_all_users_give_the_same_totals() -> None:
         assert result.gains == pytest.approx(results[0].gains)
 
 
-@pytest.mark.parametrize("lanes", [1, 2])
-def test_the_fast_form_finds_the_same_ranks_from_projected_tables(lanes: int) -> None:
+@pytest.mark.parametrize("streams", [1, 2])
+def test_the_fast_form_finds_the_same_ranks_from_projected_tables(streams: int) -> None:
     expected = evaluator(1000).run(10)
     for chunk in (1, 7, 23, 1000):
-        found = evaluator(chunk, fast=True, lanes=lanes).run(10)
+        found = evaluator(chunk, fast=True, streams=streams).run(10)
         assert (found.hits, found.users) == (expected.hits, expected.users)
         assert found.gains == pytest.approx(expected.gains)
 

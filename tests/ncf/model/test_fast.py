@@ -73,7 +73,7 @@ def clear_of_kinks(parameters: model.Parameters, batch: Batch, dropout: Dropout)
 
 def both(
     factors, layers, batch: Batch, rate: float, dtype="float32", *,
-    lanes: int = 2, chunk: int = 7, groups: int = 10**9, whole: bool = False,
+    streams: int = 2, chunk: int = 7, groups: int = 10**9, whole: bool = False,
 ):  # fmt: skip
     parameters, kind = parameters_of(factors, layers), tf.as_dtype(dtype)
     dropout = Dropout(layers[1:], rate)
@@ -84,7 +84,7 @@ def both(
         parameters,
         kind,
         dropout,
-        lanes=lanes,
+        streams=streams,
         chunk=chunk,
         size=batch.items.shape[1],
         groups=groups,
@@ -137,12 +137,12 @@ def test_any_number_of_negatives_makes_the_same_gradients(negatives: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("groups", "lanes"),
+    ("groups", "streams"),
     [(1, 2), (3, 2), (14, 2), (29, 1), (29, 3)]
-    + [pytest.param(n, lanes, marks=SLOW) for n in (2, 13, 15, 28, 99) for lanes in (1, 2, 3)],
+    + [pytest.param(n, streams, marks=SLOW) for n in (2, 13, 15, 28, 99) for streams in (1, 2, 3)],
 )
-def test_any_cut_of_the_batch_makes_the_same_gradients(groups: int, lanes: int) -> None:
-    assert_equal(both(8, (12, 10, 6), batch_of(groups, 5), 0.2, lanes=lanes))
+def test_any_cut_of_the_batch_makes_the_same_gradients(groups: int, streams: int) -> None:
+    assert_equal(both(8, (12, 10, 6), batch_of(groups, 5), 0.2, streams=streams))
 
 
 @pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[4]])
@@ -184,7 +184,7 @@ def test_the_same_batch_gives_the_same_bits() -> None:
 def test_a_second_step_starts_from_clear_sums() -> None:
     parameters = parameters_of(8, (12, 10, 6))
     dropout = Dropout((10, 6), 0.5)
-    fast = Fast(parameters, tf.float32, dropout, lanes=2, chunk=7, size=5, groups=45, whole=False)
+    fast = Fast(parameters, tf.float32, dropout, streams=2, chunk=7, size=5, groups=45, whole=False)
     compute = tf.function(fast.loss_and_gradients, autograph=False)
     first, again = (compute(batch_of(45, 5), KEY, tf.constant(0.02)) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first[1], again[1], strict=True))

@@ -70,7 +70,7 @@ def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -
 
 
 @pytest.mark.parametrize(
-    ("threads", "lanes", "in_turn", "expected"),
+    ("threads", "streams", "in_turn", "expected"),
     [
         (1, 8, True, {"intra": 1, "inter": 1}),
         (1, 8, False, {"intra": 1}),
@@ -79,7 +79,7 @@ def test_a_gpu_is_pinned_before_anything_else_touches_the_devices(monkeypatch) -
     ],
 )
 def test_a_rank_with_one_thread_computes_in_turn_only_where_asked(
-    monkeypatch, threads, lanes, in_turn, expected
+    monkeypatch, threads, streams, in_turn, expected
 ) -> None:
     found: dict[str, int] = {}
     threading = SimpleNamespace(
@@ -88,7 +88,7 @@ def test_a_rank_with_one_thread_computes_in_turn_only_where_asked(
     )
     config = SimpleNamespace(list_physical_devices=lambda _: [], threading=threading)
     monkeypatch.setitem(sys.modules, "tensorflow", SimpleNamespace(config=config))
-    distributed.prepare_devices(Place(0, 2, 0, 2), threads, lanes, in_turn=in_turn)
+    distributed.prepare_devices(Place(0, 2, 0, 2), threads, streams, in_turn=in_turn)
     assert found == expected
 
 

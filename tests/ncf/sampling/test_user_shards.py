@@ -114,7 +114,7 @@ def train_five_steps(world_size: int, *, sharded: bool, formulation: str):
         form = Reference(parameters, tf.float32, dropout, same_masks=True)
         if formulation == "fast":
             form = Fast(
-                parameters, tf.float32, dropout, lanes=2, chunk=5, size=size, groups=groups,
+                parameters, tf.float32, dropout, streams=2, chunk=5, size=size, groups=groups,
                 whole=False,
             )  # fmt: skip
         ranks.append(SimpleNamespace(own=own, parameters=parameters, adam=adam, form=form))
