@@ -1,4 +1,4 @@
-"""Creating a file once and whole."""
+"""Files that are written whole or not at all, and times as text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import os
 import tempfile
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def write_new(path: Path, text: str) -> None:
@@ -16,18 +22,36 @@ def write_new(path: Path, text: str) -> None:
         FileExistsError: path exists.
         OSError: disk full, read-only, ...; nothing was created.
     """
+    _write(path, text.encode(), _rename_new, sync=True)
+    _sync_folder(path.parent)
+
+
+def write_if_changed(path: Path, content: bytes) -> None:
+    """Write the whole content, or nothing if the file has it already.
+
+    Raises:
+        OSError: disk full, read-only, ...; the old file is still there.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if path.read_bytes() == content:
+            return
+    _write(path, content, os.replace, sync=False)
+
+
+def _write(path: Path, content: bytes, rename: Callable[[str, Path], None], *, sync: bool) -> None:
+    """Write a temporary file in the same folder, then give it its name in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         Path(temporary).chmod(0o644)
-        _rename_new(temporary, path)
+        rename(temporary, path)
     finally:
         Path(temporary).unlink(missing_ok=True)
-    _sync_folder(path.parent)
 
 
 def _rename_new(temporary: str, path: Path) -> None:
@@ -52,22 +76,20 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def write_if_changed(path: Path, content: bytes) -> None:
-    """Whole or not at all, and only if it changes something."""
-    with contextlib.suppress(FileNotFoundError):
-        if path.read_bytes() == content:
-            return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-
-
 def utc_now() -> str:
-    """UTC to the second."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """UTC to the second, as text."""
+    return utc_text(datetime.now(timezone.utc))
+
+
+def utc_text(moment: datetime) -> str:
+    """A UTC time to the second: `2026-11-30T08:00:00Z`."""
+    return moment.strftime(TIME_FORMAT)
+
+
+def utc_time(text: str) -> datetime:
+    """The time of a text of utc_text.
+
+    Raises:
+        ValueError: another form.
+    """
+    return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=timezone.utc)

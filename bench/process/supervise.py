@@ -212,7 +212,7 @@ def _signal_name(number: int) -> str:
 
 
 def _host_oom_kills() -> int | None:
-    """How often the kernel has killed a process for want of memory (Linux 4.13 on)."""
+    """How often the kernel has killed a process for lack of memory (Linux 4.13 on)."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/vmstat").read_text(encoding="ascii").splitlines():
             if line.startswith("oom_kill "):

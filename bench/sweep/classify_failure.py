@@ -1,4 +1,4 @@
-"""The verdict on one attempt: ok, or a typed failure with the rank that failed first. Pure."""
+"""The status of an attempt: ok, or a typed failure with the rank that failed first. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ncf.record import RunRecord
 
 INTERRUPTED = 130
-_OF_A_STOP = (None, 0, INTERRUPTED, 128 + 15)
-_TOLD = {3: "nan", 4: "invalid", INTERRUPTED: "interrupted"}
-"""Statuses that `ncf train` itself tells, by its exit code; 0 and 2 (bad input) are no such."""
+_STOP_CODES = (None, 0, INTERRUPTED, 128 + 15)
+_REPORTED = {3: "nan", 4: "invalid", INTERRUPTED: "interrupted"}
+"""Statuses that `ncf train` reports by its exit code; 0 and 2 (bad input) are not among them."""
 
 _OUT_OF_MEMORY = re.compile(
     r"ResourceExhaustedError|RESOURCE_EXHAUSTED|OOM when allocating|CUDA_ERROR_OUT_OF_MEMORY"
@@ -37,7 +37,7 @@ _RANK_EXITS = (  # rank, exit code, signal
         r"signal\s+(?P<signal>\d+)"
     ),
 )
-# A rank that ends because of another says so (ncf.watch): the other one is to blame.
+# A rank that ends because of another one says so (ncf.ranks.watchdog): blame the other one.
 _LOST_LINE = re.compile(
     r"(?:\[(?:\d+,)?(\d+)\]<\w+>: ?)?ncf: lost: ((?:ranks? (\d+).* sign of life)?.*)"
 )
@@ -45,10 +45,10 @@ _EXCEPTION = re.compile(
     r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b.*|(?:ncf: )?error: .*"
     r"|Fatal Python error: .*|.*Check failed: .*|terminate called .*"
 )
-_WHAT = re.compile(r"what\(\): .*")  # C++ says why; the Python that dies of it only that it aborts
+_WHAT = re.compile(r"what\(\): .*")  # C++ gives the reason; Python only reports that it aborts
 
 
-def judge(
+def classify(
     cell: Cell,
     seed: int,
     data: DataIdentity,
@@ -60,9 +60,9 @@ def judge(
     """Status and failure of an attempt.
 
     Args:
-        cell: what was asked for.
-        seed: what was asked for.
-        data: what was trained on.
+        cell: the planned cell.
+        seed: the planned seed.
+        data: the data of the sweep.
         ended: how the process ended.
         run: the trainer's record, if it wrote a readable one.
         no_run: why there is no record.
@@ -75,24 +75,23 @@ def judge(
     def failed(status: str, message: str) -> tuple[str, Failure]:
         if ended.survivors:
             message += f"; processes {list(ended.survivors)} did not die"
-        if status in ("timeout", "interrupted"):  # what ended it then was ours, not its own
+        if status in ("timeout", "interrupted"):  # the sweep ended it: rank and signal mean nothing
             return status, Failure(_line(message))
-        return status, Failure(
-            _line(message), None if status == "invalid" else rank, signal, exit_code
-        )
+        first = None if status == "invalid" else rank
+        return status, Failure(_line(message), first, signal, exit_code)
 
     if ended.cause == "interrupted":
         return failed("interrupted", "stopped by the user")
     if ended.cause == "timeout":
         return failed("timeout", f"no end after {ended.timeout_s:g} s; last: {last}")
-    if silent:  # frozen, or cut off: how it was got rid of says nothing
+    if silent:  # frozen, or cut off: the signal that ended it says nothing
         return "crash", Failure(_line(silent[1]), silent[0])
-    if rank and exit_code not in _OF_A_STOP:
-        run = _own(run)
+    if rank and exit_code not in _STOP_CODES and run and run.status in ("interrupted", "error"):
+        run = None  # the first rank only reports that it outlived the one that failed
     reason = (run.reason if run else None) or last
-    told = _TOLD.get(exit_code or 0) or (run.status if run else None)
-    if told in _TOLD.values():
-        return failed(str(told), reason)
+    reported = _REPORTED.get(exit_code or 0) or (run.status if run else None)
+    if reported in _REPORTED.values():
+        return failed(str(reported), reason)
     if exit_code != 0 or signal:
         memory = out_of_memory(output, killed=signal == "SIGKILL", oom_kills=ended.host_oom_kills)
         return failed("oom", memory) if memory else failed("crash", _crash(signal, reason))
@@ -114,15 +113,10 @@ def _first(cell: Cell, ended: Ended, output: str) -> tuple[int | None, int | Non
     return rank, exit_code, signal
 
 
-def _own(run: RunRecord | None) -> RunRecord | None:
-    """The record, if it says more than that the first rank outlived one that failed."""
-    return None if run and run.status in ("interrupted", "error") else run
-
-
 def _crash(signal: str | None, reason: str) -> str:
     if signal is None or _EXCEPTION.match(reason):
         return reason
-    why = " from outside, not for want of memory" if signal == "SIGKILL" else ""
+    why = " from outside, not for lack of memory" if signal == "SIGKILL" else ""
     return f"ended by {signal}{why}; last: {reason}"
 
 
@@ -131,44 +125,42 @@ _SIGNALS |= {1: "SIGHUP", 2: "SIGINT", 13: "SIGPIPE", 15: "SIGTERM"}
 
 
 def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | None:
-    """The line that shows want of memory, or None.
+    """The line that shows lack of memory, or None.
 
-    A process that got SIGKILL from somebody else: the kernel's counter tells whether it was for
-    memory; without a counter that is by far the likeliest reason.
+    For a process that received SIGKILL the kernel's counter shows whether memory was the reason;
+    without a counter that is by far the most likely reason.
     """
     for line in reversed(output.splitlines()):
         if _OUT_OF_MEMORY.search(line) and not _NO_FAILURE.search(line):
             return unprefixed(line).strip()
     if killed and oom_kills is None:
-        return "killed by SIGKILL, most likely by the kernel for want of host memory"
+        return "killed by SIGKILL, most likely by the kernel OOM killer (host memory)"
     if killed and oom_kills:
-        return "killed by the kernel for want of host memory"
+        return "killed by the kernel OOM killer (host memory)"
     return None
 
 
 def first_failure(output: str) -> tuple[int | None, int | None]:
-    """The rank that failed first and its exit code, as horovodrun or Open MPI tells it.
+    """The rank that failed first and its exit code, as horovodrun or Open MPI reports it.
 
-    Ranks that say that they only lost another one come last.
+    Ranks that report that they lost another one come last.
     """
-    ends = [match for form in _RANK_EXITS for match in form.finditer(output)]
-    ends.sort(key=lambda match: match.start())
-    found = [(int(match["rank"]), _exit_code(match)) for match in ends]
-    lost = {int(m[1]) for m in _LOST_LINE.finditer(output) if m[1] is not None}
-    found.sort(key=lambda one: one[0] in lost)  # stable: else in the order of their ends
-    return found[0] if found else (None, None)
+    lost = {int(match[1]) for match in _LOST_LINE.finditer(output) if match[1] is not None}
+    ends = [match for pattern in _RANK_EXITS for match in pattern.finditer(output)]
+    ends.sort(key=lambda match: (int(match["rank"]) in lost, match.start()))
+    return (int(ends[0]["rank"]), _exit_code(ends[0])) if ends else (None, None)
 
 
 def _exit_code(match: re.Match[str]) -> int | None:
-    """As a shell counts: 128 and the signal."""
-    told = match.groupdict()
-    if told.get("signal"):
-        return 128 + int(told["signal"])
-    return int(told["code"]) if told.get("code") else None
+    """As in a shell: 128 + signal."""
+    groups = match.groupdict()
+    if groups.get("signal"):
+        return 128 + int(groups["signal"])
+    return int(groups["code"]) if groups.get("code") else None
 
 
 def silent_rank(output: str) -> tuple[int, str] | None:
-    """The rank of which the others say that it gives no sign of life, and their words."""
+    """The rank that gives no sign of life according to the others, and their message."""
     for match in _LOST_LINE.finditer(output):
         if match[3] is not None:
             return int(match[3]), match[2]
@@ -178,11 +170,11 @@ def silent_rank(output: str) -> tuple[int, str] | None:
 def rank_lines(output: str, rank: int | None) -> list[str]:
     """The output of one rank, without horovodrun's prefixes; of all ranks if rank is None.
 
-    Output without prefixes (a single process) belongs to whichever rank is asked for. What came
-    after a run was stopped is left out: it tells of the end, not of the run.
+    Output without prefixes (a single process) belongs to any rank. Output after a run was stopped
+    is left out: it is about the stop, not about the run.
     """
-    own = output.partition(f"\n{STOPPED}")[0]
-    matches = [(line, _RANK_LINE.match(line)) for line in own.splitlines()]
+    before_stop = output.partition(f"\n{STOPPED}")[0]
+    matches = [(line, _RANK_LINE.match(line)) for line in before_stop.splitlines()]
     if rank is None or not any(match for _, match in matches):
         return [unprefixed(line) for line, _ in matches]
     return [match[2] for _, match in matches if match and int(match[1]) == rank]
@@ -195,16 +187,16 @@ def unprefixed(line: str) -> str:
 
 
 def last_words(lines: list[str]) -> str:
-    """The one line that says most: the last exception or error, else the last line."""
-    full = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
-    for wanted in (_WHAT, _EXCEPTION):
-        for line in reversed(full):
-            if wanted.match(line):
-                return line
-    return full[-1] if full else "no output"
+    """The most informative line: the last exception or error, else the last line."""
+    texts = [line.strip() for line in lines if line.strip() and not line.startswith("$ ")]
+    for pattern in (_WHAT, _EXCEPTION):
+        for text in reversed(texts):
+            if pattern.match(text):
+                return text
+    return texts[-1] if texts else "no output"
 
 
 def _line(message: str) -> str:
-    """One line of bearable length."""
+    """One line of at most 400 characters."""
     line = " ".join(message.split())
     return line if len(line) <= 400 else line[:397] + "..."

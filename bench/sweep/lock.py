@@ -1,8 +1,8 @@
-"""One sweep at a time in a suite's folder.
+"""A lock for one sweep at a time in a suite's folder.
 
-The lock is the kernel's (flock): it ends with its process, however that dies. The file's text
-says who holds it, for people, and for machines that share the folder but not their locks; there
-its date is the heartbeat, and a holder without one for a while is taken for dead.
+The kernel's lock (flock) ends with its process, in every case. The file's text names the holder,
+for people and for machines that share the folder but not their locks; for those the file's date
+is the heartbeat, and a holder without heartbeat for STALE_S is taken for dead.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ import os
 import socket
 import threading
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from bench.errors import UserError
+from bench.files import utc_now
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FILE_NAME = ".lock"
 BEAT_S = 15.0
-"""Seconds between two signs of life."""
+"""Seconds between two heartbeats."""
 STALE_S = 180.0
-"""A holder on another machine that gave none for so long has died."""
+"""Seconds without heartbeat after which a holder on another machine is taken for dead."""
 
 
 @contextlib.contextmanager
 def held(
     folder: Path, say: Callable[[str], None], on_lost: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold the folder's lock; a lock whose process is dead is taken over, and said so.
+    """Hold the folder's lock; take over the lock of a dead process and report it.
 
     Args:
-        folder: the suite's.
-        say: told of a lock that was taken over.
-        on_lost: called if another machine has taken ours over, because this one was stopped for
-            so long that it gave no sign of life.
+        folder: the suite's folder.
+        say: called with a line about a lock that was taken over.
+        on_lost: called if another machine has taken over our lock, because this process was
+            stopped for so long that its heartbeat timed out.
 
     Raises:
         UserError: another sweep holds it: who, and since when.
@@ -50,20 +52,15 @@ def held(
     path = folder / FILE_NAME
     descriptor, holder = _open(path)
     try:
-        elsewhere = bool(holder) and (holder or {}).get("host") != socket.gethostname()
-        silent = _silent_seconds(path)
-        if holder and elsewhere and silent < STALE_S:
-            raise _refused(path, holder, silent)
-        if holder and elsewhere:
-            say(
-                f"took over the lock of process {holder.get('pid')} on {holder.get('host')}, which "
-                f"gave no sign of life for {silent:.0f} s"
-            )
-        elif holder:
-            say(
-                f"took over the lock of process {holder.get('pid')}, which started "
-                f"{holder.get('started_at')} and is gone"
-            )
+        if holder:
+            who, silent = f"process {holder.get('pid')}", _silent_seconds(path)
+            if holder.get("host") == socket.gethostname():
+                who = f"{who}, which started {holder.get('started_at')} and is gone"
+            elif silent < STALE_S:
+                raise _refused(path, holder, silent)
+            else:
+                who = f"{who} on {holder.get('host')}, without a heartbeat for {silent:.0f} s"
+            say(f"took over the lock of {who}")
         os.ftruncate(descriptor, 0)
         mine = json.dumps(_myself()).encode() + b"\n"
         os.pwrite(descriptor, mine, 0)
@@ -75,31 +72,30 @@ def held(
             with contextlib.suppress(OSError):
                 if not beat.lost:
                     path.unlink()
-                folder.rmdir()  # if nothing came of it
+                folder.rmdir()  # if it is empty
     finally:
         os.close(descriptor)
 
 
 def holder(folder: Path) -> dict[str, Any] | None:
-    """Who holds the folder's lock: pid, host, started_at and whether it is `alive`; None if free.
+    """The holder of the folder's lock: pid, host, started_at and `alive`; None if free.
 
-    `alive` is None for a holder on another machine: that cannot be seen from here.
+    `alive` is None for a holder on another machine, whose processes are not visible here.
     """
     try:
         descriptor = os.open(folder / FILE_NAME, os.O_RDONLY)
     except OSError:
         return None
     try:
-        found = _read(descriptor) or {}
-        if found.get("host", socket.gethostname()) != socket.gethostname():
-            return {**found, "alive": None}
-        return {**found, "alive": not _lock(descriptor, shared=True)}
+        content = _read(descriptor) or {}
+        here = content.get("host", socket.gethostname()) == socket.gethostname()
+        return {**content, "alive": not _lock(descriptor, shared=True) if here else None}
     finally:
         os.close(descriptor)
 
 
 class _Heartbeat:
-    """Touches the lock file now and then, and notices when it is another's."""
+    """Touches the lock file every BEAT_S, and notices when another process has taken it over."""
 
     def __init__(self, path: Path, mine: bytes, on_lost: Callable[[], None]) -> None:
         self.path, self.mine, self.on_lost = path, mine, on_lost
@@ -119,7 +115,7 @@ class _Heartbeat:
             self.beat()
 
     def beat(self) -> None:
-        """One sign of life; it needs no space on a full disk."""
+        """Touch the file, which needs no space on a full disk."""
         with contextlib.suppress(OSError):
             if self.path.read_bytes() != self.mine:
                 self.lost = True
@@ -129,12 +125,11 @@ class _Heartbeat:
 
 
 def _silent_seconds(path: Path) -> float:
-    """Age of the lock file by the clock of its own file system, which all its machines share."""
+    """Age of the lock file by the clock of its file system, which all its machines share."""
     probe = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         probe.touch()
-        now = probe.stat().st_mtime
-        return now - path.stat().st_mtime
+        return probe.stat().st_mtime - path.stat().st_mtime
     except OSError:
         return 0.0
     finally:
@@ -143,7 +138,7 @@ def _silent_seconds(path: Path) -> float:
 
 
 def _open(path: Path) -> tuple[int, dict[str, Any] | None]:
-    """The locked file and what its last holder left in it, which is nothing after a clean end."""
+    """The locked file and the text that its last holder left; none after a clean end."""
     until = time.monotonic() + 2.0
     while True:
         descriptor = _create(path)
@@ -153,16 +148,16 @@ def _open(path: Path) -> tuple[int, dict[str, Any] | None]:
                     return descriptor, _read(descriptor)
             os.close(descriptor)  # its holder has just removed it: take the new one
             continue
-        found = _read(descriptor) or {}
+        content = _read(descriptor) or {}
         os.close(descriptor)
-        # a killed sweep's lock lives on for a moment in a child that was just being started
-        if _alive(found) or time.monotonic() > until:
-            raise _refused(path, found)
+        # a killed sweep's lock is held for a moment by a child that was just being started
+        if _alive(content) or time.monotonic() > until:
+            raise _refused(path, content)
         time.sleep(0.02)
 
 
 def _create(path: Path) -> int:
-    """Open the lock file; its last holder may tidy the folder away at any moment."""
+    """Open the lock file; its last holder may remove the folder at any moment."""
     problem: OSError | None = None
     for _ in range(100):
         try:
@@ -175,7 +170,7 @@ def _create(path: Path) -> int:
 
 
 def _lock(descriptor: int, *, shared: bool = False) -> bool:
-    """Whether the lock could be had; a file system without locks leaves it to the file's text."""
+    """Whether the lock is ours now; on a file system without locks the file's text decides."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -194,32 +189,23 @@ def _refused(path: Path, holder: dict[str, Any], silent: float | None = None) ->
         f"since {holder.get('started_at', '?')}"
     )
     if host != socket.gethostname() and holder:
-        sign = "" if silent is None else f", last sign of life {max(0.0, silent):.0f} s ago"
+        beat = "" if silent is None else f", last heartbeat {max(0.0, silent):.0f} s ago"
         return UserError(
-            f"{message}{sign}; if that sweep is gone, delete {path} (after {STALE_S:.0f} s without "
-            "a sign of life it is taken over)"
+            f"{message}{beat}; if that sweep is gone, delete {path} (after {STALE_S:.0f} s without "
+            "a heartbeat it is taken over)"
         )
     return UserError(f"{message}; wait for it, or use another --results")
 
 
 def _myself() -> dict[str, Any]:
-    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-    pid = os.getpid()
-    return {"pid": pid, "born": _born(pid), "host": socket.gethostname(), "started_at": now}
+    pid, host = os.getpid(), socket.gethostname()
+    return {"pid": pid, "born": _born(pid), "host": host, "started_at": utc_now()}
 
 
 def _alive(holder: dict[str, Any]) -> bool:
     """Whether the holder, not a later process with its number, still runs on this machine."""
     pid = holder.get("pid")
-    if not isinstance(pid, int):
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return _born(pid) == holder.get("born")
+    return isinstance(pid, int) and psutil.pid_exists(pid) and _born(pid) == holder.get("born")
 
 
 def _born(pid: int) -> str | None:
@@ -233,7 +219,7 @@ def _born(pid: int) -> str | None:
 
 def _read(descriptor: int) -> dict[str, Any] | None:
     try:
-        found = json.loads(os.pread(descriptor, 4096, 0))
+        content = json.loads(os.pread(descriptor, 4096, 0))
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None

@@ -1,4 +1,4 @@
-"""The markers of the attempts in progress: a killed sweep leaves attempts, not mysteries."""
+"""Markers of attempts in progress, from which the next sweep recovers after a kill."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from bench.files import utc_text, utc_time
 from bench.process import reaper
 from bench.process.supervise import Ended
 from bench.records.attempt import Attempt, Failure
 from bench.records.identity import DataIdentity
-from bench.sweep.classify_failure import judge
+from bench.sweep.classify_failure import classify
 from ncf.record import RecordError, read_json, read_run, write_json
 
 if TYPE_CHECKING:
@@ -25,16 +26,16 @@ if TYPE_CHECKING:
 
 
 _FOLDER = threading.Lock()
-"""One lane must not tidy the folder away while another creates its marker there."""
+"""A slot must not remove the folder while another creates its marker there."""
 
 
 def marker(store: Store, slot: int = 0) -> Path:
-    """One per attempt in progress: several only where each has a GPU of its own."""
+    """The marker of the attempt in a GPU slot."""
     return store.temporary / f"running{_suffix(slot)}.json"
 
 
 def record(store: Store, slot: int = 0) -> Path:
-    """Where the trainer of that attempt writes its record."""
+    """The file to which the trainer of that attempt writes its record."""
     return store.temporary / f"run{_suffix(slot)}.json"
 
 
@@ -45,17 +46,17 @@ def _suffix(slot: int) -> str:
 def begin(
     store: Store, attempt: Attempt, token: str, slot: int = 0, data: DataIdentity | None = None
 ) -> None:
-    """Note the attempt before its first process starts.
+    """Write the marker before the first process of an attempt starts.
 
     Args:
         store: the suite's.
-        attempt: as it will be stored if nothing more is heard of it.
+        attempt: the attempt to store if its end is not known.
         token: the mark of all its processes.
-        slot: tells attempts in progress apart.
-        data: what it trains on, to judge a record that it may leave behind.
+        slot: number of the GPU slot.
+        data: its data, to check a record that it may leave.
 
     Raises:
-        OSError: disk full, read-only: then no run is started that could not be stored.
+        OSError: disk full or read-only; the run must not start, as it could not be stored.
     """
     content = {
         "host": socket.gethostname(),
@@ -69,7 +70,7 @@ def begin(
 
 
 def end(store: Store, slot: int = 0) -> None:
-    """The attempt is stored: remove its marker, and what the trainer left, before that."""
+    """Remove the marker of a stored attempt, and before it the files of the trainer."""
     with _FOLDER:
         record(store, slot).unlink(missing_ok=True)
         for path in store.temporary.glob(f".run{_suffix(slot)}.json.*.tmp"):
@@ -80,9 +81,9 @@ def end(store: Store, slot: int = 0) -> None:
 
 
 def recover(store: Store, say: Callable[[str], None]) -> None:
-    """Clear up after a sweep that was killed: end its processes, store its attempts.
+    """Clean up after a killed sweep: end its processes, store its attempts.
 
-    An attempt whose trainer had finished is judged by the record it left; any other is stored as
+    An attempt whose trainer had finished is classified by its record; any other is stored as
     interrupted. Only the holder of the suite's lock may call this.
     """
     store.remove_leftovers()
@@ -100,57 +101,49 @@ def _recover(store: Store, path: Path, say: Callable[[str], None]) -> None:
     except (RecordError, KeyError, TypeError) as error:
         say(f"{path} cannot be used and is removed ({error})")
         return
-    stuck = reaper.kill_marked(token) if host == socket.gethostname() else []
-    if stuck:
-        say(f"processes {stuck} of the killed sweep do not die; they may disturb the next runs")
+    alive = reaper.kill_marked(token) if host == socket.gethostname() else []
+    if alive:
+        say(f"processes {alive} of the killed sweep do not die; they may disturb the next runs")
     if store.path(attempt.cell.key, attempt.seed, attempt.attempt).exists():
         return
-    left = path.with_name(path.name.replace("running", "run", 1))
-    found = (data and _finished(attempt, data, left)) or _interrupted(store, attempt)
-    store.write(found)
-    what = "its record was there and is stored" if found.ok else f"stored as {found.status}"
+    record_path = path.with_name(path.name.replace("running", "run", 1))
+    ended = (data and _finished(attempt, data, record_path)) or _interrupted(store, attempt)
+    store.write(ended)
+    what = "its record was there and is stored" if ended.ok else f"stored as {ended.status}"
     say(f"the last sweep was killed during {attempt.cell.label} seed {attempt.seed}: {what}")
 
 
-def _finished(attempt: Attempt, data: DataIdentity, left: Path) -> Attempt | None:
-    """The attempt by the record that its trainer had written; None if that says "not finished"."""
+def _finished(attempt: Attempt, data: DataIdentity, path: Path) -> Attempt | None:
+    """The attempt by its trainer's record; None if there is no record of a finished run."""
     try:
-        run = read_run(left)
-        at = datetime.fromtimestamp(left.stat().st_mtime, timezone.utc)
+        run = read_run(path)
+        end_ = _modified(path)
     except (RecordError, OSError):
         return None
     if run.status != "ok":
         return None
-    seconds = max(0.0, (at - _time(attempt.started_at)).total_seconds())
-    ended = Ended("finished", seconds, seconds, exit_code=0)
-    status, failure = judge(attempt.cell, attempt.seed, data, ended, run, "", "")
-    return replace(
-        attempt,
-        status=status,
-        failure=failure,
-        finished_at=at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        wall_seconds=seconds,
-        run=run,
-        flags=("stored_later",),
-    )
+    at_end = _ended_at(attempt, end_)
+    ended = Ended("finished", at_end.wall_seconds, at_end.wall_seconds, exit_code=0)
+    status, failure = classify(attempt.cell, attempt.seed, data, ended, run, "", "")
+    return replace(at_end, status=status, failure=failure, run=run, flags=("stored_later",))
 
 
 def _interrupted(store: Store, attempt: Attempt) -> Attempt:
-    """The attempt with the last sign of life in its log as its end."""
-    start = _time(attempt.started_at)
+    """The attempt, ended at the last output in its log."""
     try:
-        sign = datetime.fromtimestamp((store.folder / attempt.log).stat().st_mtime, timezone.utc)
+        at_end = _ended_at(attempt, _modified(store.folder / attempt.log))
     except OSError:
-        sign = start
-    end_ = max(start, sign)
-    return replace(
-        attempt,
-        status="interrupted",
-        failure=Failure("the sweep was killed while this run was in progress"),
-        finished_at=end_.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        wall_seconds=(end_ - start).total_seconds(),
-    )
+        at_end = _ended_at(attempt, utc_time(attempt.started_at))
+    failure = Failure("the sweep was killed while this run was in progress")
+    return replace(at_end, status="interrupted", failure=failure)
 
 
-def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
+def _modified(path: Path) -> datetime:
+    return datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
+
+
+def _ended_at(attempt: Attempt, moment: datetime) -> Attempt:
+    start = utc_time(attempt.started_at)
+    moment = max(start, moment)
+    seconds = (moment - start).total_seconds()
+    return replace(attempt, finished_at=utc_text(moment), wall_seconds=seconds)

@@ -214,4 +214,4 @@ def test_the_list_of_every_run_shows_what_inference_is_about():
 def test_a_sweep_tells_the_rate_at_the_largest_batch():
     (attempt, *_) = inference_grid()
 
-    assert view.run_result(attempt, None) == "1,004,196 samples/s at batch 1,048,576, 50.0 s"
+    assert view.run_result(attempt) == "1,004,196 samples/s at batch 1,048,576, 50.0 s"

@@ -9,7 +9,13 @@ from bench.process.supervise import Ended
 from bench.records.identity import DataIdentity
 from bench.records.validate import discrepancies
 from bench.suite.model import cells, make_cell
-from bench.sweep.classify_failure import first_failure, judge, last_words, out_of_memory, rank_lines
+from bench.sweep.classify_failure import (
+    classify,
+    first_failure,
+    last_words,
+    out_of_memory,
+    rank_lines,
+)
 from ncf.record import Epoch, Precision
 
 SUITE = make_suite(train={"epochs": 8}, axes={"ranks": (1, 2), "precision": ("fp32", "amp")})
@@ -44,7 +50,7 @@ def ended(cause="finished", code=0, signal=None, oom_kills=0, **more):
 
 
 def verdict(cell=ONE, end=None, run=None, output="", no_run="no file"):
-    return judge(cell, 1, DATA, end or ended(), run, no_run, output)
+    return classify(cell, 1, DATA, end or ended(), run, no_run, output)
 
 
 def test_a_run_that_did_what_was_asked_is_ok():
@@ -232,9 +238,9 @@ def test_a_hint_about_memory_is_no_failure():
 @pytest.mark.parametrize(
     ("oom_kills", "status", "message"),
     [
-        (1, "oom", "killed by the kernel for want of host memory"),
-        (None, "oom", "most likely by the kernel"),
-        (0, "crash", "ended by SIGKILL from outside, not for want of memory"),
+        (1, "oom", "killed by the kernel OOM killer (host memory)"),
+        (None, "oom", "most likely by the kernel OOM killer"),
+        (0, "crash", "ended by SIGKILL from outside, not for lack of memory"),
     ],
 )
 def test_a_kill_is_for_memory_if_the_kernel_says_so_or_says_nothing(oom_kills, status, message):

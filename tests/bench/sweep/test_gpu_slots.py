@@ -10,8 +10,8 @@ from sample_records import make_suite
 from bench.host.gpus import Gpu
 from bench.host.machine import Host
 from bench.host.telemetry import Monitor
-from bench.sweep.execute import WHOLE, Lane
-from bench.sweep.scheduler import Queue, lanes, work_in
+from bench.sweep.execute import WHOLE_MACHINE, GpuSlot
+from bench.sweep.scheduler import Queue, gpu_slots, run_in_slots
 
 FOUR = tuple(Gpu("NVIDIA A100", f"GPU-{n}") for n in range(4))
 HOST = Host("cpu", 64, 1 << 40, gpus=FOUR, driver="535", horovodrun="/h")
@@ -27,13 +27,13 @@ def nvml(busy=(), **changes):
 
 
 def test_a_suite_that_measures_speed_is_never_packed():
-    assert lanes(make_suite(), HOST, Monitor(1.0, nvml())) == (WHOLE,)
+    assert gpu_slots(make_suite(), HOST, Monitor(1.0, nvml())) == (WHOLE_MACHINE,)
 
 
-def test_a_suite_that_measures_accuracy_has_one_lane_per_free_gpu():
-    found = lanes(ACCURACY, HOST, Monitor(1.0, nvml(busy=[1])))
-    assert [lane.gpu.uuid for lane in found] == ["GPU-0", "GPU-2", "GPU-3"]
-    assert [lane.slot for lane in found] == [0, 1, 2]
+def test_a_suite_that_measures_accuracy_has_one_slot_per_free_gpu():
+    found = gpu_slots(ACCURACY, HOST, Monitor(1.0, nvml(busy=[1])))
+    assert [slot.gpu.uuid for slot in found] == ["GPU-0", "GPU-2", "GPU-3"]
+    assert [slot.number for slot in found] == [0, 1, 2]
     assert found[0].cores(64) == 21
 
 
@@ -57,19 +57,19 @@ def test_a_suite_that_measures_accuracy_has_one_lane_per_free_gpu():
     ],
 )
 def test_where_free_gpus_are_not_known_runs_go_one_after_the_other(host, monitor):
-    assert lanes(ACCURACY, host, monitor) == (WHOLE,)
+    assert gpu_slots(ACCURACY, host, monitor) == (WHOLE_MACHINE,)
 
 
-def test_every_item_is_taken_once_by_whichever_lane_is_free():
+def test_every_item_is_taken_once_by_whichever_slot_is_free():
     queue, taken = Queue(range(100), lambda: False), []
 
     def work(_):
         while (item := queue.take()) is not None:
             taken.append(item)
 
-    work_in([Lane(n) for n in range(4)], work, on_error=lambda: None)
+    run_in_slots([GpuSlot(n) for n in range(4)], work, on_error=lambda: None)
     assert sorted(taken) == [(n, n) for n in range(100)]
-    assert queue.left() == []
+    assert queue.remaining() == []
 
 
 def test_nothing_is_taken_once_there_is_a_reason_to_stop():
@@ -78,22 +78,24 @@ def test_nothing_is_taken_once_there_is_a_reason_to_stop():
     assert queue.take() == (0, 1)
     stop.append("SIGINT")
     assert queue.take() is None
-    assert queue.left() == [2, 3]
+    assert queue.remaining() == [2, 3]
 
 
-def test_an_error_in_one_lane_is_told_to_the_others_and_raised_at_the_end():
+def test_an_error_in_one_slot_is_told_to_the_others_and_raised_at_the_end():
     failed = threading.Event()
 
-    def work(lane):
-        if lane.slot == 0:
+    def work(slot):
+        if slot.number == 0:
             raise OSError(28, "No space left on device")
         assert failed.wait(10), "the others are told at once"
 
     with pytest.raises(OSError, match="No space left"):
-        work_in([Lane(n) for n in range(3)], work, on_error=failed.set)
+        run_in_slots([GpuSlot(n) for n in range(3)], work, on_error=failed.set)
 
 
-def test_one_lane_works_in_the_calling_thread():
+def test_one_slot_works_in_the_calling_thread():
     seen = []
-    work_in([WHOLE], lambda _: seen.append(threading.current_thread()), on_error=lambda: None)
+    run_in_slots(
+        [WHOLE_MACHINE], lambda _: seen.append(threading.current_thread()), on_error=lambda: None
+    )
     assert seen == [threading.main_thread()]

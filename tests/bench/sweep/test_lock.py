@@ -16,7 +16,7 @@ from bench.errors import UserError
 from bench.sweep import lock
 
 HOLD = (
-    "import sys; from pathlib import Path; from bench import lock\n"
+    "import sys; from pathlib import Path; from bench.sweep import lock\n"
     "with lock.held(Path(sys.argv[1]), print):\n    print('held', flush=True); sys.stdin.read()"
 )
 
@@ -99,12 +99,12 @@ def silence(path, seconds):
     os.utime(path, (then, then))
 
 
-def test_another_machine_without_a_sign_of_life_is_taken_over_and_said_so(tmp_path):
+def test_another_machine_without_heartbeat_is_taken_over_and_said_so(tmp_path):
     there = {"pid": 1, "host": "dgx-7", "started_at": "2026-11-30T08:00:00Z"}
     (tmp_path / ".lock").write_text(json.dumps(there))
     silence(tmp_path / ".lock", lock.STALE_S - 30)
     with (
-        pytest.raises(UserError, match=r"last sign of life 1[45]. s ago"),
+        pytest.raises(UserError, match=r"last heartbeat 1[45]. s ago"),
         lock.held(tmp_path, print),
     ):
         pass
@@ -113,11 +113,11 @@ def test_another_machine_without_a_sign_of_life_is_taken_over_and_said_so(tmp_pa
     with lock.held(tmp_path, said.append):
         assert lock.holder(tmp_path)["pid"] == os.getpid()
     (line,) = said
-    assert "took over the lock of process 1 on dgx-7, which gave no sign of life for" in line
+    assert "took over the lock of process 1 on dgx-7, without a heartbeat for" in line
     assert not tmp_path.exists(), "nothing came of it"
 
 
-def test_the_holder_gives_signs_of_life(monkeypatch, tmp_path):
+def test_the_holder_touches_its_lock(monkeypatch, tmp_path):
     monkeypatch.setattr(lock, "BEAT_S", 0.01)
     with lock.held(tmp_path, print):
         path = tmp_path / ".lock"

@@ -16,7 +16,7 @@ from bench.host.gpus import Gpu
 from bench.host.telemetry import Monitor
 from bench.process.supervise import new_token
 from bench.records.store import Store
-from bench.sweep import recovery as running
+from bench.sweep import recovery
 
 
 def test_sweep_stops_when_a_run_cannot_be_stored(world, monkeypatch):
@@ -40,7 +40,7 @@ def test_sweep_stops_when_a_run_cannot_be_stored(world, monkeypatch):
             world.go()
     assert len(world.good()) == 3
     said = []
-    running.recover(world.store, said.append)
+    recovery.recover(world.store, said.append)
     assert len(said) == 1, "the run that could not be stored is accounted for"
     assert "its record was there and is stored" in said[0]
     assert len(world.good()) == 4
@@ -63,7 +63,7 @@ def test_unstored_bad_run_is_not_taken_for_a_good_one(world, monkeypatch):
         patch.setattr(Store, "write", full)
         with pytest.raises(OSError, match="No space"):
             world.go(host=host, monitor=monitor, suite=suite)
-    running.recover(world.store, lambda _: None)
+    recovery.recover(world.store, lambda _: None)
     (attempt,) = world.store.load().attempts
     assert (attempt.status, attempt.run) == ("interrupted", None)
 
@@ -88,24 +88,24 @@ def marked_attempt(world, seed=1):
 
 def test_a_marker_left_by_a_killed_sweep_becomes_an_interrupted_attempt(world):
     attempt, path = marked_attempt(world)
-    running.begin(world.store, attempt, new_token())
+    recovery.begin(world.store, attempt, new_token())
     said = []
-    running.recover(world.store, said.append)
+    recovery.recover(world.store, said.append)
     (stored,) = world.store.load().attempts
     assert (stored.status, stored.seed, stored.attempt) == ("interrupted", attempt.seed, 1)
     assert "killed" in stored.failure.message
     assert stored.wall_seconds >= 0
     assert "stored as interrupted" in said[0]
     assert path.exists()
-    running.recover(world.store, said.append)
+    recovery.recover(world.store, said.append)
     assert len(said) == 1
 
 
 def test_a_marker_of_an_attempt_that_was_stored_adds_nothing(world):
     result, _ = world.go("stop")
-    running.begin(world.store, result.attempts[0], new_token())
+    recovery.begin(world.store, result.attempts[0], new_token())
     said = []
-    running.recover(world.store, said.append)
+    recovery.recover(world.store, said.append)
     assert said == []
     assert len(world.store.load().attempts) == 1
 
@@ -113,11 +113,11 @@ def test_a_marker_of_an_attempt_that_was_stored_adds_nothing(world):
 @pytest.mark.parametrize("text", ["", "{", "{}", '{"attempt": {}, "token": "x", "host": "y"}'])
 def test_a_marker_that_cannot_be_used_is_removed_and_said_so(text, world):
     world.store.temporary.mkdir(parents=True)
-    running.marker(world.store).write_text(text)
+    recovery.marker(world.store).write_text(text)
     said = []
-    running.recover(world.store, said.append)
+    recovery.recover(world.store, said.append)
     assert len(said) == 1
-    assert not running.marker(world.store).exists()
+    assert not recovery.marker(world.store).exists()
     assert world.store.load().attempts == []
 
 
@@ -135,16 +135,16 @@ def test_processes_of_a_killed_sweep_are_ended_by_the_next(world):
         start_new_session=True,
     )
     attempt, _ = marked_attempt(world)
-    running.begin(world.store, attempt, token)
-    running.recover(world.store, lambda _: None)
+    recovery.begin(world.store, attempt, token)
+    recovery.recover(world.store, lambda _: None)
     assert left.wait(20) == -signal.SIGKILL
 
 
 def test_processes_are_not_looked_for_when_another_machine_was_killed(world, monkeypatch):
     attempt, _ = marked_attempt(world)
-    running.begin(world.store, attempt, "token")
-    content = json.loads(running.marker(world.store).read_text())
-    running.marker(world.store).write_text(json.dumps({**content, "host": "dgx-7"}))
-    monkeypatch.setattr(running.reaper, "kill_marked", lambda _: pytest.fail("looked for"))
-    running.recover(world.store, lambda _: None)
+    recovery.begin(world.store, attempt, "token")
+    content = json.loads(recovery.marker(world.store).read_text())
+    recovery.marker(world.store).write_text(json.dumps({**content, "host": "dgx-7"}))
+    monkeypatch.setattr(recovery.reaper, "kill_marked", lambda _: pytest.fail("looked for"))
+    recovery.recover(world.store, lambda _: None)
     assert len(world.store.load().attempts) == 1

@@ -80,7 +80,7 @@ def test_retry_failed_tries_them_once_more_at_the_end(world):
     assert len(launcher.jobs) == 14
     assert [a.attempt for a in result.attempts[-2:]] == [2, 2]
     assert world.good() == EVERYTHING
-    assert "once more: the 2 runs that failed" in world.out.getvalue()
+    assert "retrying the 2 failed runs" in world.out.getvalue()
 
 
 def test_max_failures_gives_up(world):
