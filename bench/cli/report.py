@@ -216,7 +216,7 @@ def scaling(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
     Raises:
         UserError: nothing is published of the system, or the picture cannot be written.
     """
-    from bench.files import write_if_changed
+    from bench.plots.catalog import write_picture
     from bench.plots.scaling import prediction_curves
     from bench.plots.style import render
     from bench.published import figures as published
@@ -232,9 +232,6 @@ def scaling(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
             f"{did_you_mean(parsed.system, systems)} (there are: {', '.join(systems)})"
         )
     print(markdown_page(document(series, parsed.system)))
-    picture = render(lambda: prediction_curves(own, parsed.system))
-    folder = parsed.plots / "scaling"
-    for ending, content in (("png", picture.png), ("svg", picture.svg)):
-        write_if_changed(folder / f"model.{ending}", content)
-        print(folder / f"model.{ending}")
+    picture = render(prediction_curves, own, parsed.system)
+    print(*write_picture(picture, parsed.plots / "scaling" / "model"), sep="\n")
     return OK

@@ -1,179 +1,166 @@
-"""The pictures of one block as bytes; nothing is read or written here.
+"""The pictures with bars: throughput, what a suite compares, and samples per joule.
 
-Pure apart from matplotlib. Accuracy is drawn in `accuracy_plots` and `histogram_plots`, throughput
-here.
+Pure apart from matplotlib.
 """
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING
 
-from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
-from bench.analysis.contrasts import SPEEDUPS, speedup
-from bench.analysis.grid import has_energy
-from bench.analysis.labels import precision_label, ranks_text, sizes_text
-from bench.analysis.metrics import BEST_HR, THROUGHPUT
-from bench.plots.curves import curves
-from bench.plots.energy_plots import samples_per_joule
-from bench.plots.histograms import histogram
-from bench.plots.run_order import run_order
-from bench.plots.scaling import can_scale, strong_scaling
-from bench.plots.style import GREY, INK, Frame, Picture, framed, look, render
+from bench.analysis import contrasts
+from bench.analysis.contrasts import SPEEDUPS, arm_ratio, speedup
+from bench.analysis.metrics import SAMPLES_PER_JOULE, THROUGHPUT
+from bench.plots.style import (
+    GREY,
+    INK,
+    LABEL_BOX,
+    estimate,
+    framed,
+    legend_entry,
+    plot_estimates,
+    short,
+)
 from bench.render import units
 from bench.stats.summary import Missing, Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bench.analysis.grid import Block, Pool, Row
-    from bench.plots.scaling import Line
+    from bench.analysis.grid import Pool
+    from bench.analysis.metrics import Metric
+    from bench.plots.places import Subject
     from bench.plots.style import Look
 
-
-def draw(
-    block: Block,
-    title: str,
-    where: str,
-    margin: float | None = None,
-    published: Sequence[Line] = (),
-) -> dict[str, Picture]:
-    """The pictures of a block with one value of every other axis, by file name.
-
-    A picture of which the runs have no value at all is left out.
-
-    Args:
-        block: the runs.
-        title: the suite's name and the values of the other axes, for the headings.
-        where: machine and date of the runs, for the footers.
-        margin: the difference of hit rates that matters, if it is known.
-        published: what others' strong scaling is.
-    """
-    pictures = {}
-    if any(pool.values(BEST_HR) for pool in block.pools):
-        pictures["validation-curves"] = render(lambda: curves(block, title, where))
-        pictures["best-hr-histogram"] = render(lambda: histogram(block, title, where, margin))
-    if any(pool.values(THROUGHPUT) for pool in block.pools):
-        pictures["throughput"] = render(lambda: throughput(block, title, where))
-        if can_scale(block):
-            pictures["strong-scaling"] = render(
-                lambda: strong_scaling(block, title, where, published)
-            )
-        if any(len(pool.values(THROUGHPUT)) > 1 for pool in block.pools):
-            pictures["run-order"] = render(lambda: run_order(block, title, where))
-    if has_energy(block):
-        pictures["energy"] = render(lambda: samples_per_joule(block, title, where))
-    return pictures
+LETTERS_PER_INCH = 13
+"""Of the labels below the bars; fewer than fit, as letters differ in width."""
 
 
-def throughput(block: Block, title: str, where: str) -> Figure:
+def throughput(subject: Subject) -> Figure:
     """Samples/s by ranks: a bar per precision, a dot per run, the speed-up above."""
-    legend = [
-        Patch(facecolor=style.color, edgecolor="white", hatch=style.hatch, label=label)
-        for style, label in ((look(p), precision_label(block, p)) for p in block.precisions)
+    ratios = [
+        [
+            f"{mixed.upper()}/{full.upper()} {times(ratio)}"
+            for mixed, full in SPEEDUPS
+            if not isinstance(ratio := speedup(row, mixed, full), Missing)
+        ]
+        for row in subject.block.rows
     ]
-    legend.append(
-        Line2D([], [], ls="", marker="o", ms=4, mfc="white", mec=INK, label="one run")  # type: ignore[arg-type]
+    note = "All ranks together, warm-up and evaluation excluded."
+    return _draw(subject, THROUGHPUT, "training throughput", note, ratios)
+
+
+def comparison(subject: Subject) -> Figure:
+    """Samples/s: a bar per arm, the reference first, a dot per run, tested / reference above."""
+    block, contrast = subject.block, subject.contrast
+    assert contrast is not None
+    ratios = []
+    for group in contrasts.groups(block, contrast):
+        lines = []
+        for arm in group.tested:
+            ratio = arm_ratio(arm, group.reference, THROUGHPUT, contrast)
+            name = f"{contrasts.level(block, contrast, arm)} " if len(group.tested) > 1 else ""
+            if not isinstance(ratio, Missing):
+                lines.append(f"{name}{times(ratio)}")
+        ratios.append(lines)
+    reference = subject.places(THROUGHPUT)[0].series[0].name
+    note = (
+        f"Above: throughput over that of {reference}. All ranks together, warm-up and evaluation "
+        "excluded."
     )
-    frame = Frame(
-        f"{title}: training throughput",
-        (
-            where,
-            (
-                "Bar: median over runs; whisker: its 95 % interval (from 6 runs on). All ranks "
-                "together, warm-up and evaluation excluded."
-            ),
+    return _draw(subject, THROUGHPUT, "training throughput", note, ratios)
+
+
+def samples_per_joule(subject: Subject) -> Figure:
+    """Samples per joule by ranks: a bar per precision, a dot per run."""
+    note = (
+        "Energy of the run's GPUs from its start to its end, set-up and evaluation included; the "
+        "rest of the machine is not."
+    )
+    return _draw(subject, SAMPLES_PER_JOULE, "samples per joule", note)
+
+
+def _draw(
+    subject: Subject,
+    metric: Metric,
+    heading: str,
+    note: str,
+    texts: Sequence[Sequence[str]] = (),
+) -> Figure:
+    """A group of bars per place, `texts` above it: a bar per series, a dot per run."""
+    places = subject.places(metric)
+    note = f"Bar: median over runs; whisker: its 95 % interval (from 6 runs on). {note}"
+    series, count = places[0].series, len(places[0].series)
+    legend = [
+        *(
+            Patch(facecolor=s.look.color, edgecolor="white", hatch=s.look.hatch, label=s.name)
+            for s in series
         ),
-    )
-    count = len(block.precisions)
-    figure, axes = framed(
-        1, 1, (max(6.4, 1.1 + 0.62 * (count + 0.7) * len(block.rows)), 3.6), frame, legend
-    )
-    ax = axes[0][0]
-    top = max((v for pool in block.pools for v in pool.values(THROUGHPUT)), default=1.0)
-    for index, row in enumerate(block.rows):
-        for position, precision in enumerate(block.precisions):
-            x = index + (position - (count - 1) / 2) * 0.8 / count
-            bar(ax, x, 0.74 / count, row.pools[precision], look(precision))
-        _label_speedup(ax, index, row, top)
-    ax.set_xticks(
-        range(len(block.rows)), [f"{ranks_text(r)}\n{sizes_text(block, r)}" for r in block.rows]
-    )
+        legend_entry("one run", ls="", marker="o", ms=4, mfc="white", mec=INK),
+    ]
+    width = max(6.4, 1.1 + 0.62 * (count + 0.9) * len(places))
+    figure, (ax,) = framed(1, 1, (width, 3.6), subject.frame(heading, note), legend)
+    top = max(v for place in places for pool in place.pools for v in pool.values(metric))
+    letters = min(26, int(LETTERS_PER_INCH * (width - 1.1) / (len(places) + 0.2)))
+    labels = []
+    for index, place in enumerate(places):
+        for position, s in enumerate(place.series):
+            if s.pool is not None:
+                x = index + (position - (count - 1) / 2) * 0.8 / count
+                _bar(ax, x, 0.74 / count, s.pool, metric, s.look)
+        if texts:
+            highest = max((v for pool in place.pools for v in pool.values(metric)), default=0.0)
+            ax.annotate(
+                "\n".join(texts[index]),
+                (index, highest + 0.01 * top),
+                xytext=(0, 4),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                fontsize=8.5,
+                bbox=LABEL_BOX,
+            )
+        parts = (", ".join(place.words), place.sizes.replace("n=", "n = "))
+        labels.append("\n".join(line for part in parts for line in textwrap.wrap(part, letters)))
+    ax.set_xticks(range(len(places)), labels)
     ax.tick_params(axis="x", length=0)
-    ax.set_xlim(-0.6, len(block.rows) - 0.4)
+    ax.set_xlim(-0.6, len(places) - 0.4)
     ax.set_ylim(0, top * (1.06 + 0.06 * max(1, count - 1)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: axis_number(value, top)))
-    ax.set_ylabel("samples/s")
+    ax.yaxis.set_major_formatter(lambda value, _: short(value, top))
+    ax.set_ylabel(metric.unit)
     return figure
 
 
-def bar(ax: Axes, x: float, width: float, pool: Pool, style: Look) -> None:
-    """Samples/s of one cell: median, its interval, and a dot a run."""
-    data = pool.summary(THROUGHPUT)
+def _bar(ax: Axes, x: float, width: float, pool: Pool, metric: Metric, style: Look) -> None:
+    """One cell: median, its interval, and a dot per run."""
+    data = pool.summary(metric)
     if isinstance(data, Missing):
         ax.annotate(
             "n/a", (x, 0), xytext=(0, 3), textcoords="offset points", ha="center", color=GREY
         )
         return
     ax.bar(x, data.median, width, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch)
-    if data.low is not None and data.high is not None:
-        spread = ([data.median - data.low], [data.high - data.median])
-        ax.errorbar(x, data.median, spread, color=INK, lw=1.4, capsize=4, zorder=4)
-    values = pool.values(THROUGHPUT)
+    if data.low is not None:
+        plot_estimates(ax, [(x, estimate(data))], color=INK, lw=1.4, capsize=4, zorder=4)
+    values = pool.values(metric)
     # Spread by order of seeds, not by chance: the picture is the same every time.
-    shifts = [((index + 0.5) / len(values) - 0.5) * width * 0.8 for index in range(len(values))]
-    few = len(values) <= 30
-    ax.plot(
-        [x + shift for shift in shifts],
-        values,
-        "o",
-        ms=3.5 if few else 1.8,
-        mfc="white" if few else INK,
-        mec=INK,
-        mew=0.7 if few else 0,
-        alpha=1 if few else 0.5,
-    )
+    xs = [x + ((i + 0.5) / len(values) - 0.5) * width * 0.8 for i in range(len(values))]
+    if len(values) <= 30:
+        ax.plot(xs, values, "o", ms=3.5, mfc="white", mec=INK, mew=0.7)
+    else:
+        ax.plot(xs, values, "o", ms=1.8, mfc=INK, mew=0, alpha=0.5)
 
 
-def _label_speedup(ax: Axes, index: int, row: Row, top: float) -> None:
-    lines = []
-    for mixed, full in SPEEDUPS:
-        found = speedup(row, mixed, full)
-        if not isinstance(found, Missing):
-            lines.append(f"{mixed.upper()}/{full.upper()} {times(found)}")
-    write_above(ax, index, lines, row.pools.values(), top)
-
-
-def write_above(
-    ax: Axes, index: int, lines: Iterable[str], pools: Iterable[Pool], top: float
-) -> None:
-    """Write lines above the bars at `index` of these pools; `top` is the axis' upper end."""
-    highest = max((v for pool in pools for v in pool.values(THROUGHPUT)), default=0.0)
-    ax.annotate(
-        "\n".join(lines),
-        (index, highest + 0.01 * top),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="center",
-        va="bottom",
-        fontsize=8.5,
-        bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
-    )
-
-
-def times(found: Ratio) -> str:
+def times(ratio: Ratio) -> str:
     """`1.25x [1.20 to 1.31]`; with few runs the extremes, with one run the number alone."""
-    text = units.ratio_summary(found).removesuffix(" (spread n/a)")
-    value, space, spread = text.partition(" ")
-    return f"{value}x{space}{spread}"
-
-
-def axis_number(value: float, top: float) -> str:
-    """A tick of an axis that ends at `top`, with the suffix that fits the end."""
-    scale, unit = (1e6, " M") if top >= 1e6 else (1e3, " k") if top >= 1e3 else (1.0, "")
-    return f"{value / scale:g}{unit}" if value else "0"
+    text = f"{units.ratio(ratio.value)}x"
+    if ratio.low is not None and ratio.high is not None:
+        return f"{text} [{units.ratio(ratio.low)} to {units.ratio(ratio.high)}]"
+    if ratio.min is not None and ratio.max is not None:
+        return f"{text} ({units.ratio(ratio.min)} to {units.ratio(ratio.max)})"
+    return text

@@ -6,15 +6,13 @@ Pure apart from matplotlib.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from matplotlib.ticker import MaxNLocator
 
-from bench.analysis import contrasts
-from bench.analysis.labels import counted, precision_label, ranks_text
+from bench.analysis.labels import counted
 from bench.analysis.metrics import BEST_HR
-from bench.plots.style import BAND, GREY, INK, Frame, Look, framed, level_look, look
+from bench.plots.style import BAND, INK, framed, whole_ticks, write_reason
 from bench.render import units
 from bench.stats.summary import Missing, common_bins, summarize
 
@@ -24,143 +22,85 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bench.analysis.grid import Block, Pool
-    from bench.suite.model import Contrast
+    from bench.analysis.grid import Pool
+    from bench.plots.places import Place, Subject
+    from bench.plots.style import Look
 
 
-@dataclass(frozen=True)
-class Panel:
-    """The runs of one cell; None for a place without a cell."""
+def histogram(subject: Subject) -> Figure:
+    """Best HR@k of every run: the reference above what is compared with it, a column per place.
 
-    name: str
-    pool: Pool | None
-    look: Look
-
-
-Column = tuple[Panel, ...]
-"""Panels from top to bottom; the first is the reference."""
-
-
-def histogram(block: Block, title: str, where: str, margin: float | None = None) -> Figure:
-    """Best HR@k of every run: precisions from top to bottom, ranks from left to right.
-
-    With a margin, a band around the mean of full precision shows where the others must lie.
+    Without a contrast, a column per number of ranks and a panel per precision. With a margin, a
+    band around the mean of the reference shows where the others must lie.
     """
-    columns = [
-        tuple(
-            Panel(f"{precision_label(block, p)}, {ranks_text(row)}", row.pools[p], look(p))
-            for p in block.precisions
-        )
-        for row in block.rows
-    ]
-    return _draw(block, columns, title, where, margin, block.precisions[0].upper())
-
-
-def levels(
-    block: Block, contrast: Contrast, title: str, where: str, margin: float | None
-) -> Figure:
-    """Best HR@k of every run: the reference above what is compared with it, a column each place."""
-    found = contrasts.groups(block, contrast)
-    names = list(
-        dict.fromkeys(
-            contrasts.level(block, contrast, arm) for group in found for arm in group.arms
-        )
+    assert subject.block.condition is not None
+    data, k = subject.block.condition.dataset, subject.block.condition.topk
+    places = subject.places(BEST_HR)
+    edges = common_bins(
+        [v for place in places for pool in place.pools for v in pool.values(BEST_HR)],
+        1 / data.test_users,
     )
-    columns = []
-    for group in found:
-        pools = {contrasts.level(block, contrast, arm): arm.pool for arm in group.arms}
-        place = "".join(f", {word}" for word in contrasts.words(block, group))
-        columns.append(
-            tuple(
-                Panel(f"{name}{place}", pools.get(name), level_look(index))
-                for index, name in enumerate(names)
-            )
-        )
-    return _draw(block, columns, title, where, margin, names[0])
-
-
-def _draw(
-    block: Block,
-    columns: Sequence[Column],
-    title: str,
-    where: str,
-    margin: float | None,
-    reference: str,
-) -> Figure:
-    assert block.condition is not None
-    data, k = block.condition.dataset, block.condition.topk
-    digits = max(4, units.hit_rate_digits(data.test_users))
-    values = [v for column in columns for p in column if p.pool for v in p.pool.values(BEST_HR)]
-    edges = common_bins(values, 1 / data.test_users)
     notes = f"Dashed line: mean. All panels share bins of {edges[1] - edges[0]:.2g} HR@{k}."
-    bands = _margin_bands(columns, margin)
+    bands = _margin_bands(places, subject.margin)
     if bands:
-        notes += f" Band: mean of {reference} ± {margin:.3g}, the margin of equivalence."
-    frame = Frame(f"{title}: best HR@{k} of every run", (where, notes))
+        reference = places[0].series[0].name
+        notes += f" Band: mean of {reference} ± {subject.margin:.3g}, the margin of equivalence."
+    frame = subject.frame(f"best HR@{k} of every run", notes)
     # Air on both sides; a single bin does not fill the panel.
     pad = (edges[1] - edges[0]) * max(0.5, (8 - len(edges)) / 2)
     low = min([edges[0] - pad, *(band[0] - pad for band in bands.values())])
     high = max([edges[-1] + pad, *(band[1] + pad for band in bands.values())])
-    shape = (max(map(len, columns)), len(columns))
-    width = 4.0 if shape[1] <= 3 else 3.2
-    figure, axes = framed(*shape, (width, 2.2), frame, [])
+    digits = max(4, units.hit_rate_digits(data.test_users))
+    rows, columns = len(places[0].series), len(places)
+    width = 4.0 if columns <= 3 else 3.2
+    figure, axes = framed(rows * columns, columns, (width, 2.2), frame, [])
     tallest = 1
-    for j, column in enumerate(columns):
-        for i, panel in enumerate(column):
-            ax = axes[i][j]
-            if panel.pool is None:
+    for j, place in enumerate(places):
+        for i, series in enumerate(place.series):
+            ax = axes[i * columns + j]
+            if series.pool is None:
                 ax.set_visible(False)
                 continue
-            heights = _panel(ax, panel, edges, (low, high), digits, width)
-            tallest = max(tallest, heights)
+            name = ", ".join([series.name, *place.words])
+            name += f"  ({counted(len(series.pool.values(BEST_HR)), series.pool.tally)})"
+            ax.set_title("\n".join(textwrap.wrap(name, int(width * 13))), loc="left", pad=16)
+            tallest = max(tallest, _bars(ax, series.pool, series.look, edges))
+            _mark_mean(ax, series.pool.values(BEST_HR), (low, high), digits)
             if j in bands:
                 ax.axvspan(*bands[j], color=BAND, lw=0, zorder=0)
             ax.set_xlim(low, high)
             ax.xaxis.set_major_locator(MaxNLocator(4))
-            ax.yaxis.set_major_locator(MaxNLocator(4, integer=True, min_n_ticks=1))
-            if i == shape[0] - 1:
+            whole_ticks(ax.yaxis, 4)
+            if i == rows - 1:
                 ax.set_xlabel(f"best HR@{k}")
             if j == 0:
                 ax.set_ylabel("runs")
-    for ax in (ax for line in axes for ax in line):
+    for ax in axes:
         ax.set_ylim(0, tallest * 1.08)
     return figure
 
 
-def _panel(
-    ax: Axes,
-    panel: Panel,
-    edges: Sequence[float],
-    limits: tuple[float, float],
-    digits: int,
-    width: float,
-) -> int:
+def _bars(ax: Axes, pool: Pool, style: Look, edges: Sequence[float]) -> int:
     """Draw the runs of one cell; returns the height of its tallest bar."""
-    assert panel.pool is not None
-    found = panel.pool.values(BEST_HR)
-    name = f"{panel.name}  ({counted(len(found), panel.pool.tally)})"
-    ax.set_title("\n".join(textwrap.wrap(name, int(width * 13))), loc="left", pad=16)
-    if not found:
-        why = "never evaluated" if panel.pool.runs else "no good run"
-        why = "not in the grid" if panel.pool.tally.outside else why
-        ax.text(0.5, 0.5, why, ha="center", transform=ax.transAxes, color=GREY)
+    values = pool.values(BEST_HR)
+    if not values:
+        reason = "never evaluated" if pool.runs else "no good run"
+        write_reason(ax, "not in the grid" if pool.tally.outside else reason)
         return 0
     heights, _, _ = ax.hist(
-        found, edges, color=panel.look.color, edgecolor="white", lw=0.6, hatch=panel.look.hatch
+        values, edges, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch
     )
-    _mark_mean(ax, found, limits, digits)
     return int(max(heights))
 
 
-def _margin_bands(
-    columns: Sequence[Column], margin: float | None
-) -> dict[int, tuple[float, float]]:
+def _margin_bands(places: Sequence[Place], margin: float | None) -> dict[int, tuple[float, float]]:
     """Per column, the mean of the reference ± margin; none where nothing is compared with it."""
     bands: dict[int, tuple[float, float]] = {}
-    for index, column in enumerate(columns):
-        if margin is None or len(column) < 2 or column[0].pool is None:
+    for index, place in enumerate(places):
+        reference = place.series[0].pool
+        if margin is None or len(place.series) < 2 or reference is None:
             continue
-        data = column[0].pool.summary(BEST_HR)
+        data = reference.summary(BEST_HR)
         if not isinstance(data, Missing):
             bands[index] = (data.mean - margin, data.mean + margin)
     return bands
@@ -168,6 +108,8 @@ def _margin_bands(
 
 def _mark_mean(ax: Axes, values: Sequence[float], limits: tuple[float, float], digits: int) -> None:
     """The mean as a line, its number above the panel where no bar can hide it."""
+    if not values:
+        return
     data = summarize(values)
     spread = "SD n/a" if data.sd is None else f"SD {units.significant(data.sd, 2)}"
     ax.axvline(data.mean, color=INK, lw=1.3, ls=(0, (4, 2)))

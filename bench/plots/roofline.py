@@ -9,8 +9,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.lines import Line2D
-
 from bench.analysis.labels import cell_name, precision_label, ranks_text
 from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
@@ -19,7 +17,16 @@ from bench.analysis.metrics import (
     MATMUL_PEAK,
     SHARE_OF_LIMIT,
 )
-from bench.plots.style import FILLS, GREY, Frame, framed, logarithmic, look
+from bench.plots.style import (
+    FILLS,
+    GREY,
+    estimate,
+    framed,
+    legend_entry,
+    logarithmic,
+    look,
+    plot_estimates,
+)
 from bench.render import units
 from bench.stats.summary import Missing, summarize
 
@@ -29,90 +36,88 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from bench.analysis.grid import Block, Pool
+    from bench.analysis.grid import Block
+    from bench.plots.places import Subject
     from bench.stats.summary import Summary
 
 
 @dataclass(frozen=True)
 class Point:
-    """One cell: where it lies, how it is drawn, and what the legend says of it."""
+    """One cell: where it lies, how it is drawn, and its label in the legend."""
 
-    precision: str
     ranks: int
     intensity: float
     achieved: Summary
-    fill: Any
+    style: dict[str, Any]
     label: str
 
 
-def roofline(block: Block, title: str, where: str) -> Figure:
+def roofline(subject: Subject) -> Figure:
     """A panel per number of ranks: the two roofs of every precision, and a point per cell."""
+    block = subject.block
     points = _points(block)
     ranks = sorted({point.ranks for point in points})
     roofs = {(r, p): roof for r in ranks for p in block.precisions if (roof := _roof(block, r, p))}
-    legend: list[Any] = [
-        Line2D([], [], color=look(p).color, ls=look(p).line, lw=1.8,
-               label=f"roof {precision_label(block, p)}")
-        for p in block.precisions if any(of == p for _, of in roofs)
-    ]  # fmt: skip
-    legend += [
-        Line2D([], [], ls="", color=look(point.precision).color, fillstyle=point.fill, ms=7,
-               marker=look(point.precision).marker, label=point.label)
-        for point in points
-    ]  # fmt: skip
+    legend = [
+        legend_entry(
+            f"roof {precision_label(block, p)}", color=look(p).color, ls=look(p).line, lw=1.8
+        )
+        for p in block.precisions
+        if any(precision == p for _, precision in roofs)
+    ]
+    legend += [legend_entry(point.label, ls="", ms=7, **point.style) for point in points]
     note = (
         "Level roof: measured matmul peak; sloping roof: measured copy bandwidth; medians over "
         "runs. Point: median over runs, bar: 95 % interval from 6 runs on, else all runs. All of "
         "one rank. Per cent: of the limit above the point."
     )
-    frame = Frame(f"{title}: roofline of training", (where, note))
-    figure, axes = framed(1, len(ranks), (6.4 if len(ranks) == 1 else 4.6, 4.0), frame, legend)
+    frame = subject.frame("roofline of training", note)
+    width = 6.4 if len(ranks) == 1 else 4.6
+    figure, axes = framed(len(ranks), len(ranks), (width, 4.0), frame, legend)
     limits = _limits(points, list(roofs.values()))
-    for ax, count in zip(axes[0], ranks, strict=True):
+    for ax, count in zip(axes, ranks, strict=True):
         labelled: list[float] = []
         for (of, precision), roof in roofs.items():
             if of == count:
                 _draw_roof(ax, roof, precision, limits[0], labelled)
         for point in points:
             if point.ranks == count:
-                _draw_point(ax, point)
+                marker = [(point.intensity, estimate(point.achieved))]
+                plot_estimates(ax, marker, ms=8, lw=1.4, capsize=3, zorder=4, **point.style)
         logarithmic(ax, *limits)
         if len(ranks) > 1:
             row = next(row for row in block.rows if row.ranks == count)
             ax.set_title(ranks_text(row), loc="left")
         ax.set_xlabel("arithmetic intensity (FLOP / byte)")
-    axes[0][0].set_ylabel("FLOP/s")
+    axes[0].set_ylabel("FLOP/s")
     return figure
 
 
 def _points(block: Block) -> list[Point]:
     rests = list(dict.fromkeys(row.rest for row in block.rows))
-    found = []
+    points = []
     for row in block.rows:
         for precision in block.precisions:
             pool = row.pools[precision]
-            place, achieved = pool.summary(INTENSITY), pool.summary(ACHIEVED_FLOPS)
+            intensity, achieved = pool.summary(INTENSITY), pool.summary(ACHIEVED_FLOPS)
             share = pool.summary(SHARE_OF_LIMIT)
-            if isinstance(place, Missing) or isinstance(achieved, Missing):
+            if isinstance(intensity, Missing) or isinstance(achieved, Missing):
                 continue
             name = cell_name(block, row, precision)
             reached = "" if isinstance(share, Missing) else f": {units.percent(share.median)}"
-            found.append(
-                Point(
-                    precision=precision,
-                    ranks=row.ranks,
-                    intensity=place.median,
-                    achieved=achieved,
-                    fill=FILLS[rests.index(row.rest) % len(FILLS)],
-                    label=f"{name}{reached} (n={achieved.n})",
-                )
-            )
-    return found
+            style = {
+                "color": look(precision).color,
+                "marker": look(precision).marker,
+                "fillstyle": FILLS[rests.index(row.rest) % len(FILLS)],
+            }
+            label = f"{name}{reached} (n={achieved.n})"
+            points.append(Point(row.ranks, intensity.median, achieved, style, label))
+    return points
 
 
 def _roof(block: Block, ranks: int, precision: str) -> tuple[float, float] | None:
     """Medians of matmul and copy peak over all runs of a precision; None without any."""
-    pools: list[Pool] = [row.pools[precision] for row in block.rows if row.ranks == ranks]
+    pools = [row.pools[precision] for row in block.rows if row.ranks == ranks]
     matmul = [value for pool in pools for value in pool.values(MATMUL_PEAK)]
     copy = [value for pool in pools for value in pool.values(COPY_PEAK)]
     return (summarize(matmul).median, summarize(copy).median) if matmul and copy else None
@@ -123,21 +128,21 @@ Limits = tuple[tuple[float, float], tuple[float, float]]
 
 def _limits(points: Sequence[Point], roofs: Sequence[tuple[float, float]]) -> Limits:
     """Both ends of both axes: every point, and the ridge of every roof."""
-    across = [point.intensity for point in points] + [matmul / copy for matmul, copy in roofs]
-    along = [v for p in points for v in (p.achieved.min, p.achieved.max)] + [m for m, _ in roofs]
-    return (min(across) / 4, max(across) * 4), (min(along) / 4, max(along) * 2.5)
+    xs = [point.intensity for point in points] + [matmul / copy for matmul, copy in roofs]
+    ys = [v for p in points for v in (p.achieved.min, p.achieved.max)] + [m for m, _ in roofs]
+    return (min(xs) / 4, max(xs) * 4), (min(ys) / 4, max(ys) * 2.5)
 
 
 def _draw_roof(
     ax: Axes,
     roof: tuple[float, float],
     precision: str,
-    across: tuple[float, float],
+    x_limits: tuple[float, float],
     labelled: list[float],
 ) -> None:
     matmul, copy = roof
     style = look(precision)
-    xs = [across[0], matmul / copy, across[1]]
+    xs = [x_limits[0], matmul / copy, x_limits[1]]
     ys = [min(matmul, x * copy) for x in xs]
     ax.plot(xs, ys, color=style.color, ls=style.line, lw=1.8, zorder=2)
     if any(abs(math.log(matmul / y)) < 0.25 for y in labelled):
@@ -145,28 +150,10 @@ def _draw_roof(
     labelled.append(matmul)
     ax.annotate(
         f"{units.compact(matmul)}FLOP/s",
-        (across[1], matmul),
+        (x_limits[1], matmul),
         xytext=(-4, 4),
         textcoords="offset points",
         ha="right",
         fontsize=8.5,
         color=GREY,
-    )
-
-
-def _draw_point(ax: Axes, point: Point) -> None:
-    style, data = look(point.precision), point.achieved
-    low, high = (data.low, data.high) if data.low is not None else (data.min, data.max)
-    assert high is not None
-    ax.errorbar(
-        point.intensity,
-        data.median,
-        ([data.median - low], [high - data.median]),
-        color=style.color,
-        marker=style.marker,
-        fillstyle=point.fill,
-        ms=8,
-        lw=1.4,
-        capsize=3,
-        zorder=4,
     )

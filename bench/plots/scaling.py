@@ -1,4 +1,4 @@
-"""The pictures of speed over ranks and over time: strong scaling, throughput against run order.
+"""The pictures of speed over ranks: strong scaling, and what the scaling model predicts.
 
 Pure apart from matplotlib.
 """
@@ -6,19 +6,28 @@ Pure apart from matplotlib.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from matplotlib.figure import Figure as Drawing
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from bench.analysis.contrasts import scaling
 from bench.analysis.labels import precision_label, ranks_text, sizes_text
 from bench.analysis.metrics import THROUGHPUT
-from bench.plots.scaling_curves import _LINES
-from bench.plots.style import GREY, INK, Frame, framed, look
+from bench.plots.style import (
+    DASHES,
+    GREY,
+    INK,
+    LABEL_BOX,
+    LOOKS,
+    Frame,
+    estimate,
+    framed,
+    legend_entry,
+    look,
+    plot_estimates,
+    plot_points,
+)
 from bench.published.figures import SOURCES, distinct, parse_system, select
 from bench.published.scaling_tables import BATCH, RANKS, Known
 from bench.render import units
@@ -31,9 +40,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
 
     from bench.analysis.grid import Block
+    from bench.plots.places import Subject
+    from bench.plots.style import Estimate
     from bench.published.figures import Figure
+    from bench.published.scaling_model import Parallel
 
-_MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_MARKS = ("s", "^", "D", "v", "P", "X", "*")
+_IDEAL: Any = {"color": GREY, "lw": 1.2, "ls": DASHES}
 
 
 @dataclass(frozen=True)
@@ -48,20 +61,20 @@ def published_lines(figures: Sequence[Figure], systems: Sequence[str]) -> list[L
     """The published strong scaling of these systems, computed from their throughputs."""
     lines = []
     for system in systems:
-        own = select(figures, system=system, metric="train_throughput")
-        for source in distinct(own, "source"):
+        of_system = select(figures, system=system, metric="train_throughput")
+        for source in distinct(of_system, "source"):
             points: dict[str, list[tuple[int, float]]] = {}
-            found = select(own, source=source)
-            for precision in distinct(found, "precision"):
-                rates = {f.gpus: f.value for f in select(found, precision=precision) if f.gpus}
+            of_source = select(of_system, source=source)
+            for precision in distinct(of_source, "precision"):
+                rates = {f.gpus: f.value for f in select(of_source, precision=precision) if f.gpus}
                 if 1 in rates and len(rates) > 1:
                     points[precision] = [(g, rate / rates[1]) for g, rate in sorted(rates.items())]
             if points:
-                lines.append(Line(f"{_short(system)}, {short_source(source)}", points))
+                lines.append(Line(f"{_short_system(system)}, {short_source(source)}", points))
     return lines
 
 
-def _short(system: str) -> str:
+def _short_system(system: str) -> str:
     parsed = parse_system(system)
     return f"{parsed[0]}x {parsed[1]} {parsed[2]} GB" if parsed else system
 
@@ -75,70 +88,60 @@ def short_source(source: str) -> str:
 
 def can_scale(block: Block) -> bool:
     """Whether there is anything to scale: 1 rank and another number of ranks, measured."""
-    return any(
-        row.ranks > 1 and not isinstance(scaling(block, row, precision), Missing)
-        for row in block.rows
-        for precision in block.precisions
-    )
+    return any(ranks > 1 for p in block.precisions for ranks, _ in _our_points(block, p))
 
 
-def strong_scaling(block: Block, title: str, where: str, lines: Sequence[Line]) -> Drawing:
+def strong_scaling(subject: Subject) -> Drawing:
     """Throughput over that of one rank at the same global batch, a panel per precision."""
+    block = subject.block
+    lines = published_lines(subject.figures, subject.systems)
     shown = [line for line in lines if set(line.points) & set(block.precisions)]
-    # Several sources say the same of one machine: each keeps its own mark in all panels.
-    marks = {line.label: _MARKS[1 + i % (len(_MARKS) - 1)] for i, line in enumerate(shown)}
+    # Several sources report the same machine: each keeps its own mark in all panels.
+    theirs: list[dict[str, Any]] = [
+        {"color": GREY, "lw": 0.9, "marker": _MARKS[i % len(_MARKS)], "ms": 5, "mfc": "white"}
+        for i in range(len(shown))
+    ]
     legend = [
-        Line2D([], [], color=INK, lw=1.8, marker="o", ms=5, label="ours, median"),
-        Line2D([], [], color=GREY, lw=1.2, ls=(0, (6, 2)), label="ideal"),
+        legend_entry("ours, median", color=INK, lw=1.8, marker="o", ms=5),
+        legend_entry("ideal", **_IDEAL),
         *(
-            Line2D([], [], color=GREY, lw=0.9, marker=marks[line.label], ms=5, mfc="white",
-                   label=f"published: {line.label}")
-            for line in shown
+            legend_entry(f"published: {line.label}", **style)
+            for line, style in zip(shown, theirs, strict=True)
         ),
-    ]  # fmt: skip
-    frame = Frame(
-        f"{title}: strong scaling",
-        (
-            where,
-            (
-                "Throughput / throughput with 1 rank, same global batch. Bars: 95 % interval from "
-                f"6 runs on, else all pairs of runs. {_sizes(block)}."
-            ),
-        ),
+    ]
+    note = (
+        "Throughput / throughput with 1 rank, same global batch. Bars: 95 % interval from 6 runs "
+        f"on, else all pairs of runs. {_sizes(block)}."
     )
-    figure, axes = framed(1, len(block.precisions), (3.6, 3.3), frame, legend)
-    ranks = sorted({row.ranks for row in block.rows})
-    theirs = {g for line in shown for pairs in line.points.values() for g, _ in pairs}
-    ticks = sorted({*ranks, *theirs})
-    lowest: list[float] = []
-    for ax, precision in zip(axes[0], block.precisions, strict=True):
+    columns = len(block.precisions)
+    frame = subject.frame("strong scaling", note)
+    figure, axes = framed(columns, columns, (3.6, 3.3), frame, legend)
+    published = {g for line in shown for points in line.points.values() for g, _ in points}
+    ticks = sorted({*(row.ranks for row in block.rows), *published})
+    lowest = float(min(ticks))
+    for ax, precision in zip(axes, block.precisions, strict=True):
         ax.set_title(precision_label(block, precision), loc="left")
-        ax.plot(ticks, ticks, color=GREY, lw=1.2, ls=(0, (6, 2)), zorder=1)
-        for line in shown:
-            pairs = line.points.get(precision, [])
-            ax.plot(
-                [g for g, _ in pairs],
-                [s for _, s in pairs],
-                color=GREY,
-                lw=0.9,
-                marker=marks[line.label],
-                ms=5,
-                mfc="white",
-                zorder=2,
-            )
-        lowest.append(_our_line(ax, block, precision))
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log", base=2)
-        for axis in (ax.xaxis, ax.yaxis):
-            axis.set_major_locator(FixedLocator(ticks))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.plot(ticks, ticks, zorder=1, **_IDEAL)
+        for line, style in zip(shown, theirs, strict=True):
+            plot_points(ax, line.points.get(precision, []), zorder=2, **style)
+        points = _our_points(block, precision)
+        lowest = min([lowest, *(low for _, (_, low, _) in points)])
+        _our_line(ax, points, precision)
+        for axis, scale in ((ax.xaxis, ax.set_xscale), (ax.yaxis, ax.set_yscale)):
+            scale("log", base=2)
+            _tick_at(axis, ticks)
         ax.set_xlim(min(ticks) / 1.15, max(ticks) * 1.6)  # room for the last label
         ax.set_xlabel("ranks (GPUs of the published systems)" if shown else "ranks")
-    for ax in axes[0]:  # more ranks may well be slower; the panels stay comparable
-        ax.set_ylim(min([*ticks, *lowest]) / 1.3, max(ticks) * 1.15)
-    axes[0][0].set_ylabel("times 1 rank")
+    for ax in axes:  # more ranks may well be slower; the panels stay comparable
+        ax.set_ylim(lowest / 1.3, max(ticks) * 1.15)
+    axes[0].set_ylabel("times 1 rank")
     return figure
+
+
+def _tick_at(axis: Any, places: Sequence[float]) -> None:
+    axis.set_major_locator(FixedLocator(places))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter("{x:g}")
 
 
 def _sizes(block: Block) -> str:
@@ -149,66 +152,59 @@ def _sizes(block: Block) -> str:
     return "; ".join(f"{ranks}: {text}" for ranks, text in texts.items())
 
 
-def _our_line(ax: Axes, block: Block, precision: str) -> float:
-    """Draw our points with their intervals; returns the lowest end of all, at most 1."""
-    style = look(precision)
-    xs, ys, below, above = [], [], [], []
+def _our_points(block: Block, precision: str) -> list[tuple[int, Estimate]]:
+    """Our scaling by ranks, with intervals; 1 rank is 1 by definition."""
+    points: list[tuple[int, Estimate]] = []
     for row in block.rows:
         if row.ranks == 1:
-            if not isinstance(row.pools[precision].summary(THROUGHPUT), Missing):
-                xs.append(1)
-                ys.append(1.0)
-                below.append(0.0)
-                above.append(0.0)
-            continue
-        found = scaling(block, row, precision)
-        if isinstance(found, Missing):
-            continue
-        low = found.low if found.low is not None else found.min
-        high = found.high if found.high is not None else found.max
-        xs.append(row.ranks)
-        ys.append(found.value)
-        below.append(found.value - low if low is not None else 0.0)
-        above.append(high - found.value if high is not None else 0.0)
-        ax.annotate(
-            f"{units.ratio(found.value)}x",
-            (row.ranks, found.value),
-            xytext=(5, -15),
-            textcoords="offset points",
-            fontsize=8.5,
-            bbox={"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85},
-            zorder=4,
-        )
-    if len(xs) > 1:
-        ax.errorbar(
-            xs,
-            ys,
-            (below, above),
-            color=style.color,
-            lw=1.8,
-            marker=style.marker,
-            ms=5,
-            capsize=3,
-            zorder=3,
+            if row.pools[precision].values(THROUGHPUT):
+                points.append((1, (1.0, 1.0, 1.0)))
+        elif not isinstance(ratio := scaling(block, row, precision), Missing):
+            points.append((row.ranks, estimate(ratio)))
+    return points
+
+
+def _our_line(ax: Axes, points: Sequence[tuple[int, Estimate]], precision: str) -> None:
+    for ranks, (value, _, _) in points:
+        if ranks > 1:
+            ax.annotate(
+                f"{units.ratio(value)}x",
+                (ranks, value),
+                xytext=(5, -15),
+                textcoords="offset points",
+                fontsize=8.5,
+                bbox=LABEL_BOX,
+                zorder=4,
+            )
+    if len(points) > 1:
+        style = look(precision)
+        plot_estimates(
+            ax, points, color=style.color, lw=1.8, marker=style.marker, ms=5, capsize=3, zorder=3
         )
     else:
         ax.text(0.97, 0.05, "no good run", ha="right", transform=ax.transAxes, color=GREY)
-    return min((y - down for y, down in zip(ys, below, strict=True)), default=1.0)
+
+
+_MODEL_LINES: dict[Parallel, Any] = {
+    "replicated": {"color": LOOKS["amp"].color, "ls": "--", "marker": "^", "lw": 1.6, "ms": 4},
+    "user-sharded": {"color": LOOKS["fp32"].color, "ls": "-", "marker": "o", "lw": 1.6, "ms": 4},
+}
 
 
 def prediction_curves(series: Sequence[Known], system: str) -> Drawing:
     """Predicted samples/s over GPUs; a column for each series, strong above weak scaling."""
-    ideal: Any = {"color": GREY, "lw": 1.2, "ls": (0, (6, 2))}
-    lines = [Line2D([], [], lw=1.6, ms=4, label=f"model, {k}", **v) for k, v in _LINES.items()]
-    marks: list[Any] = [
-        Line2D([], [], color=INK, ls="", marker=mark, ms=6, mfc="none", label=f"published, {label}")
-        for mark, label in (("s", "fitted on"), ("D", "left out"))
+    measured: Any = {"color": INK, "ls": "", "mfc": "none"}
+    legend = [
+        *(legend_entry(f"model, {kind}", **style) for kind, style in _MODEL_LINES.items()),
+        legend_entry("ideal", **_IDEAL),
+        legend_entry("published, fitted on", marker="s", ms=6, **measured),
+        legend_entry("published, left out", marker="D", ms=6, **measured),
     ]
-    legend = [*lines, Line2D([], [], label="ideal", **ideal), *marks]
-    checks = [
-        f"{one.label}: {100 * one.error(n):+.1f} % at {n}" for one in series for n in one.checks
-    ]
-    errors = "; ".join(checks)
+    errors = "; ".join(
+        f"{known.label}: {100 * known.error(n):+.1f} % at {n}"
+        for known in series
+        for n in known.checks
+    )
     frame = Frame(
         f"{system}: strong and weak scaling by an alpha-beta model",
         (
@@ -216,34 +212,32 @@ def prediction_curves(series: Sequence[Known], system: str) -> Drawing:
             "Assumptions: docs/scaling.md.",
         ),
     )
-    figure, axes = framed(2, len(series), (3.8, 2.9), frame, legend)
-    for column, one in enumerate(series):
-        strong, weak = axes[0][column], axes[1][column]
-        alone = one.rate(1)
-        strong.plot(RANKS, [alone * n for n in RANKS], **ideal)
-        weak.plot(RANKS, [100.0] * len(RANKS), **ideal)
+    count = len(series)
+    figure, axes = framed(2 * count, count, (3.8, 2.9), frame, legend)
+    for strong, weak, known in zip(axes[:count], axes[count:], series, strict=True):
+        alone = known.rate(1)
+        strong.plot(RANKS, [alone * n for n in RANKS], **_IDEAL)
+        weak.plot(RANKS, [100.0] * len(RANKS), **_IDEAL)
         lowest = 80.0
-        for kind, style in _LINES.items():
-            strong.plot(RANKS, [one.rate(n, kind) for n in RANKS], lw=1.6, ms=4, **style)
-            shares = [100 * one.rate(n, kind, BATCH * n) / alone / n for n in RANKS]
-            weak.plot(RANKS, shares, lw=1.6, ms=4, **style)
+        for kind, style in _MODEL_LINES.items():
+            strong.plot(RANKS, [known.rate(n, kind) for n in RANKS], **style)
+            shares = [100 * known.rate(n, kind, BATCH * n) / alone / n for n in RANKS]
+            weak.plot(RANKS, shares, **style)
             lowest = min([lowest, *(share - 2 for share in shares)])
-        for n, rate in one.rates.items():
-            mark = "D" if n in one.checks else "s"
-            strong.plot([n], [rate], ls="", marker=mark, ms=7, mfc="none", mec=INK, zorder=5)
-        strong.set_title(f"{one.label}: strong", loc="left")
+        for n, rate in known.rates.items():
+            mark = "D" if n in known.checks else "s"
+            strong.plot([n], [rate], marker=mark, ms=7, zorder=5, **measured)
+        strong.set_title(f"{known.label}: strong", loc="left")
         strong.set_yscale("log")
         strong.set_ylim(alone / 1.5, alone * 64)  # ideal leaves the panel
-        strong.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} M"))
-        weak.set_title(f"{one.label}: weak", loc="left")
+        strong.yaxis.set_major_formatter(lambda value, _: f"{value / 1e6:g} M")
+        weak.set_title(f"{known.label}: weak", loc="left")
         weak.set_ylim(lowest, 102)
-        weak.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} %"))
+        weak.yaxis.set_major_formatter("{x:g} %")
         weak.set_xlabel("GPUs")
         for ax in (strong, weak):
             ax.set_xscale("log", base=2)
-            ax.xaxis.set_major_locator(FixedLocator((1, 2, 4, 8, 16, 64, 512)))
-            ax.xaxis.set_minor_locator(NullLocator())
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes[0][0].set_ylabel("samples/s, global batch 1,048,576")
-    axes[1][0].set_ylabel("efficiency, 1,048,576 per GPU")
+            _tick_at(ax.xaxis, (1, 2, 4, 8, 16, 64, 512))
+    axes[0].set_ylabel("samples/s, global batch 1,048,576")
+    axes[count].set_ylabel("efficiency, 1,048,576 per GPU")
     return figure

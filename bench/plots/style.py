@@ -9,35 +9,45 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from bench.stats.summary import Ratio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+
+    from bench.stats.summary import Summary
 
 INK, GREY, LIGHT, BAND = "#1a1a1a", "#5f5f5f", "#d9d9d9", "#dfe4ef"
 
 
 @dataclass(frozen=True)
 class Look:
-    """How one precision is drawn; never told apart by colour alone."""
+    """How one precision is drawn; colour alone never distinguishes two of them."""
 
     color: str
     line: str
     marker: str
     hatch: str
 
+    @property
+    def curve(self) -> dict[str, Any]:
+        """The arguments of a line with markers."""
+        return {"color": self.color, "ls": self.line, "marker": self.marker}
 
-# Okabe & Ito, "Color Universal Design": told apart under every common colour blindness, and on a
-# grey print by lightness.
+
+# Okabe & Ito, "Color Universal Design": distinct under every common colour blindness, and by
+# lightness on a grey print.
 LOOKS = {
     "fp32": Look("#0072B2", "-", "o", ""),
     "tf32": Look("#009E73", "-.", "s", "..."),
@@ -50,7 +60,13 @@ LEVELS = (LOOKS["fp32"], LOOKS["amp"], LOOKS["tf32"], OTHER, Look("#56B4E9", "-"
 FILLS: tuple[Literal["full", "none", "left", "bottom", "right", "top"], ...] = (
     "full", "none", "left", "bottom", "right", "top",
 )  # fmt: skip
-"""Colour and mark are the precision's; how a mark is filled tells the other axes apart."""
+"""Colour and mark show the precision; the filling of a mark distinguishes the other axes."""
+
+DASHES = (0, (6, 2))
+"""The line style of ideals and targets."""
+
+LABEL_BOX = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+"""Behind a label that lies on data."""
 
 STYLE: Any = {
     "font.family": ["DejaVu Sans"],  # ships with matplotlib
@@ -104,16 +120,16 @@ def look(precision: str) -> Look:
 
 
 def level_look(index: int) -> Look:
-    """The look of the level with this number, from 0; after the fifth they come again."""
+    """The look of the level with this number, from 0; after the fifth they repeat."""
     return LEVELS[index % len(LEVELS)]
 
 
-def render(draw: Callable[[], Figure]) -> Picture:
-    """Draw with our style and nobody else's, and write both forms."""
+def render(draw: Callable[..., Figure], *arguments: Any) -> Picture:
+    """Draw in the style of this module, whatever the user's settings, and write both forms."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
-        figure = draw()
+        figure = draw(*arguments)
         FigureCanvasAgg(figure)
         _settle(figure)
         png, svg = io.BytesIO(), io.BytesIO()
@@ -135,20 +151,21 @@ def _settle(figure: Figure) -> None:
 
 
 def framed(
-    rows: int, columns: int, panel: tuple[float, float], frame: Frame, legend: Sequence[Any]
-) -> tuple[Figure, list[list[Any]]]:
-    """A figure with rows x columns panels, room for title, legend and footer measured in inches.
+    panels: int, columns: int, panel: tuple[float, float], frame: Frame, legend: Sequence[Any]
+) -> tuple[Figure, list[Any]]:
+    """A figure of panels, with room for title, legend and footer measured in inches.
 
     Args:
-        rows: panels from top to bottom.
+        panels: how many there are.
         columns: panels from left to right.
         panel: width and height of one panel with its labels, inches.
         frame: title and footer; both are wrapped to the width.
         legend: labelled handles, set in a row between title and panels, never on data.
 
     Returns:
-        The figure and its axes, [rows][columns].
+        The figure and the axes of its panels, row by row.
     """
+    rows = math.ceil(panels / columns)
     width = max(columns * panel[0], 6.4)
     title = textwrap.wrap(frame.title, int(width * 9.6))
     footer = [line for part in frame.footer for line in textwrap.wrap(part, int(width * 14.5))]
@@ -164,7 +181,9 @@ def framed(
         w_pad=0.06,
         h_pad=0.05,
     )
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=False, sharey=False)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for spare in axes[panels:]:
+        spare.set_visible(False)
     left = 0.12 / width
     top = 1 - 0.10 / height
     figure.text(
@@ -184,7 +203,7 @@ def framed(
     figure.text(
         left, 0.08 / height, "\n".join(footer), va="bottom", fontsize=8, color=GREY, linespacing=1.3
     )
-    return figure, [list(line) for line in axes]
+    return figure, axes[:panels]
 
 
 def _legend_columns(legend: Sequence[Any], width: float) -> int:
@@ -198,33 +217,74 @@ def _legend_columns(legend: Sequence[Any], width: float) -> int:
     return max(1, min(len(entries), int(width / max(entries))))
 
 
+def legend_entry(label: str, **style: Any) -> Line2D:
+    """A line or mark of the legend."""
+    return Line2D([], [], label=label, **style)
+
+
+def plot_points(ax: Axes, points: Iterable[tuple[float, float]], **style: Any) -> None:
+    """Draw a line or marks through (x, y)."""
+    points = list(points)
+    ax.plot([x for x, _ in points], [y for _, y in points], **style)
+
+
+Estimate = tuple[float, float, float]
+"""A value, and the lower and upper end of its bar."""
+
+
+def estimate(data: Summary | Ratio) -> Estimate:
+    """A median or ratio with its interval, with its extremes where runs are few."""
+    value = data.value if isinstance(data, Ratio) else data.median
+    low = data.min if data.low is None else data.low
+    high = data.max if data.high is None else data.high
+    return value, value if low is None else low, value if high is None else high
+
+
+def plot_estimates(ax: Axes, points: Sequence[tuple[float, Estimate]], **style: Any) -> None:
+    """Draw (x, estimate) with error bars."""
+    xs, ys = [x for x, _ in points], [value for _, (value, _, _) in points]
+    below = [value - low for _, (value, low, _) in points]
+    above = [high - value for _, (value, _, high) in points]
+    ax.errorbar(xs, ys, (below, above), **style)
+
+
+def write_reason(ax: Axes, reason: str) -> None:
+    """Say in the middle of a panel why it is empty."""
+    ax.text(0.5, 0.5, reason, ha="center", transform=ax.transAxes, color=GREY)
+
+
+def whole_ticks(axis: Axis, most: int = 10) -> None:
+    """Ticks at whole numbers only."""
+    axis.set_major_locator(MaxNLocator(most, integer=True, min_n_ticks=1))
+
+
 MANY_DECADES = 2.2
 """Beyond so many decades only powers of ten get a tick."""
 
 
 def logarithmic(
     ax: Axes,
-    across: tuple[float, float],
-    along: tuple[float, float],
-    tick: Callable[[float], str] | None = None,
+    x_limits: tuple[float, float],
+    y_limits: tuple[float, float],
+    y_tick: Callable[[float], str] | None = None,
 ) -> None:
-    """Make both axes logarithmic between these ends, with a grid; `tick` writes those along."""
+    """Make both axes logarithmic between these limits, with a grid; `y_tick` formats y."""
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_xlim(*across)
-    ax.set_ylim(*along)
+    ax.set_xlim(*x_limits)
+    ax.set_ylim(*y_limits)
     ax.grid(visible=True, axis="both")
-    for axis, span, form in ((ax.xaxis, across, short), (ax.yaxis, along, tick or short)):
-        decades = math.log10(span[1] / span[0])
+    for axis, limits, tick in ((ax.xaxis, x_limits, short), (ax.yaxis, y_limits, y_tick or short)):
+        decades = math.log10(limits[1] / limits[0])
         subs = (1.0,) if decades > MANY_DECADES else (1.0, 2.0, 5.0)
         axis.set_major_locator(LogLocator(10, subs, numticks=max(3, math.ceil(decades) + 1)))
         axis.set_minor_locator(NullLocator())
-        axis.set_major_formatter(FuncFormatter(lambda value, _, form=form: form(value)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _, tick=tick: tick(value)))
 
 
-def short(value: float) -> str:
-    """A tick's number: 262144 -> "262 k", 5e11 -> "500 G"."""
+def short(value: float, top: float | None = None) -> str:
+    """A tick's number, in the unit of `top` if given: 262144 -> "262 k", 5e11 -> "500 G"."""
     for scale, suffix in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= scale:
+        if value and (top or value) >= scale:
             return f"{value / scale:.3g}{suffix}"
     return f"{value:g}"

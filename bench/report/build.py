@@ -20,7 +20,6 @@ from bench.files import write_if_changed
 from bench.foreign import run
 from bench.host.gpus import Gpu
 from bench.host.machine import Host, unavailable
-from bench.plots.files import Sources, remove_stale, write_all
 from bench.published import figures as published
 from bench.published import tables as published_tables
 from bench.records import store
@@ -108,20 +107,21 @@ def write_report(
         UserError: nothing is stored, the published figures cannot be read, or a file cannot be
             written.
     """
+    from bench.plots import catalog
+
     material = gather(suite, results_root, published_csv)
     pictures = plots_root / suite.name
     try:
         link = Path(os.path.relpath(pictures, material.folder)).as_posix()
-        sources = Sources(material.suite, material.figures)
-        images, written = write_all(
-            sources, material.grouped.blocks, pictures, link, write_if_changed
+        images, written = catalog.write_all(
+            material.suite, material.figures, material.grouped.blocks, pictures, link
         )
         nodes = material.page(notation, images)
         report = material.folder / "report.md"
         write_if_changed(report, markdown_page(nodes).encode("utf-8"))
         page_file = material.folder / "report.html"
         write_if_changed(page_file, _html(material, nodes).encode("utf-8"))
-        remove_stale(pictures, written)
+        catalog.remove_stale(pictures, written)
     except OSError as error:
         raise UserError(f"{error.filename}: {error.strerror}; the report is not written") from None
     return [report, page_file, *written]

@@ -56,6 +56,7 @@ PURE = [
     "bench/plots/curves",
     "bench/plots/histograms",
     "bench/plots/inference",
+    "bench/plots/places",
     "bench/plots/roofline",
     "bench/plots/run_order",
     "bench/plots/scaling",

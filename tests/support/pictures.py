@@ -8,6 +8,8 @@ from unittest import mock
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from bench.plots import catalog
+from bench.plots.places import Subject
 from bench.plots.style import render
 
 WHERE = (
@@ -16,17 +18,33 @@ WHERE = (
 )
 
 
-def figure_of(make):
+def figure_of(draw, *arguments):
     """The figure that a function draws, laid out as for a file."""
     figures = []
 
-    def draw():
-        figures.append(make())
+    def remember(*arguments):
+        figures.append(draw(*arguments))
         return figures[0]
 
     with mock.patch.object(Figure, "savefig"):
-        render(draw)
+        render(remember, *arguments)
     return figures[0]
+
+
+def slice_pictures(block):
+    """The pictures of a block with one value of every axis but ranks and precision, by kind."""
+    subject = Subject(block, "Sample", WHERE)
+    return {**catalog.draw("accuracy", subject), **catalog.draw("slice", subject)}
+
+
+def whole_pictures(suite, block, figures=()):
+    """The pictures of comparisons and of the whole block, by the names of their files."""
+    return {
+        f"{name}{suffix}": picture
+        for scope, subject, _, suffix in catalog.subjects(suite, block, figures)
+        if scope not in ("accuracy", "slice")
+        for name, picture in catalog.draw(scope, subject).items()
+    }
 
 
 def visible_texts(figure, monkeypatch):

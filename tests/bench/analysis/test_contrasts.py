@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import golden
 import pytest
-from pictures import WHERE, assert_readable, figure_of, texts
+from pictures import WHERE, assert_readable, figure_of, texts, whole_pictures
 from sample_records import grid, make_attempt, make_suite
 from sample_values import arm
 
@@ -14,9 +14,9 @@ from bench.analysis import contrasts as contrast
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
 from bench.analysis.metrics import BEST_HR
-from bench.plots import catalog as whole_plots
-from bench.plots import curves as accuracy_plots
-from bench.plots import histograms as histogram_plots
+from bench.plots.curves import curves
+from bench.plots.histograms import histogram
+from bench.plots.places import Subject
 from bench.render.formats import markdown_page
 from bench.render.model import Tabled
 from bench.report import verdicts
@@ -184,10 +184,10 @@ def test_the_picture_shows_every_arm_with_the_margin_around_the_reference():
     suite = batching()
     (block,) = grouped(suite).blocks
 
-    drawn = whole_plots.draw(suite, block, "Sample (ml-100k)", "Example CPU.")
+    drawn = whole_pictures(suite, block)
 
     assert list(drawn) == ["curves-of-arms-batching", "equivalence-batching"]
-    assert whole_plots.draw(make_suite(), grouped(make_suite()).blocks[0], "t", "w") == {}
+    assert whole_pictures(make_suite(), grouped(make_suite()).blocks[0]) == {}
 
 
 def two_places():
@@ -212,14 +212,8 @@ def compound():
 @pytest.mark.parametrize("kind", ["curves", "histogram"])
 def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(kind, situation, monkeypatch):
     block, asked = situation()
-    title = "Batching (ml-100k)"
-    figure = figure_of(
-        lambda: (
-            accuracy_plots.arms(block, asked, title, WHERE)
-            if kind == "curves"
-            else histogram_plots.levels(block, asked, title, WHERE, 0.006)
-        )
-    )
+    subject = Subject(block, "Batching (ml-100k)", WHERE, asked, margin=0.006)
+    figure = figure_of(curves if kind == "curves" else histogram, subject)
 
     assert_readable(figure, monkeypatch)
     names = " ".join(texts(figure))
@@ -230,8 +224,9 @@ def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(kind, situation, mo
 
 def test_every_arm_has_a_curve_and_a_reference_band():
     block, asked = one_place()
-    (ax,) = figure_of(lambda: accuracy_plots.arms(block, asked, "t", WHERE)).axes
+    subject = Subject(block, "t", WHERE, asked, margin=0.006)
+    (ax,) = figure_of(curves, subject).axes
 
     assert len(ax.collections) == 2, "a ribbon of quartiles for each arm"
-    shapes = figure_of(lambda: histogram_plots.levels(block, asked, "t", WHERE, 0.006)).axes
+    shapes = figure_of(histogram, subject).axes
     assert len(shapes) == 2

@@ -13,7 +13,7 @@ from sample_records import ML_20M, grid, make_attempt, make_suite
 
 from bench.__main__ import main
 from bench.cli import exchange
-from bench.plots import bars as plots
+from bench.plots import catalog
 from bench.records.store import Store, load
 
 
@@ -28,7 +28,7 @@ def bench(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     from bench.cli import report as report_commands
 
-    monkeypatch.setattr(plots, "draw", lambda *_: {})  # pictures have tests of their own
+    monkeypatch.setattr(catalog, "draw", lambda *_: {})  # pictures have tests of their own
     for module in (report_commands, exchange):
         monkeypatch.setattr(module, "load_suite", lambda _name, _trainer: suite)
     attempts = grid(

@@ -7,7 +7,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from paths import CSV
-from pictures import WHERE, assert_readable, figure_of, texts
+from pictures import WHERE, assert_readable, figure_of, slice_pictures, texts
 from PIL import Image
 from sample_blocks import (
     block_of,
@@ -21,30 +21,26 @@ from sample_blocks import (
 )
 from sample_records import grid, make_suite
 
-from bench.plots import bars as plots
-from bench.plots import run_order
-from bench.plots import scaling as scaling_plots
+from bench.analysis.metrics import BEST_HR
+from bench.plots.bars import throughput
+from bench.plots.curves import curves
+from bench.plots.histograms import histogram
+from bench.plots.places import Subject
+from bench.plots.run_order import run_order
+from bench.plots.scaling import published_lines, strong_scaling
 from bench.plots.style import LOOKS, Frame, framed
 from bench.published.figures import read
 
 SYSTEMS = ("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX-1 8x V100 16GB")
-PUBLISHED = scaling_plots.published_lines(read(CSV), SYSTEMS)
-
-
-def histogram(block, title, where):
-    return plots.histogram(block, title, where, margin=0.003)
-
-
-def strong_scaling(block, title, where):
-    return scaling_plots.strong_scaling(block, title, where, PUBLISHED)
-
+FIGURES = read(CSV)
+PUBLISHED = published_lines(FIGURES, SYSTEMS)
 
 DRAWERS = {
-    "curves": plots.curves,
+    "curves": curves,
     "histogram": histogram,
-    "throughput": plots.throughput,
+    "throughput": throughput,
     "scaling": strong_scaling,
-    "order": run_order.run_order,
+    "order": run_order,
 }
 
 
@@ -53,7 +49,8 @@ SITUATIONS = [smoke, single_run, dgx, with_holes, stopped_early, out_of_reach]
 
 def drawn(drawer, block, title="MovieLens 100k (ml-100k)"):
     """A picture as it would be saved; writing files is what takes the time."""
-    return figure_of(lambda: DRAWERS[drawer](block, title, WHERE))
+    subject = Subject(block, title, WHERE, margin=0.003, figures=FIGURES, systems=SYSTEMS)
+    return figure_of(DRAWERS[drawer], subject)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -90,7 +87,7 @@ def test_missing_cells_are_named_and_not_drawn_as_zero():
 
 
 def test_a_picture_without_any_value_is_not_drawn():
-    assert plots.draw(never_evaluated(), "Sample", WHERE) == {}
+    assert slice_pictures(never_evaluated()) == {}
 
 
 def test_a_single_run_has_a_mean_without_deviation():
@@ -120,7 +117,7 @@ def test_median_of_fewer_runs_is_marked_after_the_first_stop():
 
 
 def test_the_same_records_give_the_same_bytes():
-    first, second = (plots.draw(smoke(), "Sample", WHERE) for _ in range(2))
+    first, second = (slice_pictures(smoke()) for _ in range(2))
 
     assert first == second
     assert list(first) == [
@@ -133,15 +130,15 @@ def test_the_same_records_give_the_same_bytes():
 
 
 def test_settings_of_the_user_change_neither_the_picture_nor_stay_changed():
-    expected = plots.draw(single_run(), "Sample", WHERE)
+    expected = slice_pictures(single_run())
 
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "lines.linewidth": 9}):
-        assert plots.draw(single_run(), "Sample", WHERE) == expected
+        assert slice_pictures(single_run()) == expected
         assert mpl.rcParams["font.size"] == 30
 
 
 def test_pictures_have_a_light_solid_ground_and_no_date():
-    picture = plots.draw(single_run(), "Sample", WHERE)["throughput"]
+    picture = slice_pictures(single_run())["throughput"]
 
     image = Image.open(io.BytesIO(picture.png))
     assert np.asarray(image.convert("RGBA"))[0, 0].tolist() == [255, 255, 255, 255]
@@ -161,8 +158,8 @@ def test_precisions_differ_in_lightness_line_and_marker_not_only_in_colour():
 
 
 def test_one_rank_alone_has_no_strong_scaling():
-    assert "strong-scaling" not in plots.draw(single_run(), "Sample", WHERE)
-    assert "run-order" not in plots.draw(single_run(), "Sample", WHERE)
+    assert "strong-scaling" not in slice_pictures(single_run())
+    assert "run-order" not in slice_pictures(single_run())
 
 
 def test_more_ranks_that_are_slower_stay_inside_the_picture():
@@ -172,7 +169,7 @@ def test_more_ranks_that_are_slower_stay_inside_the_picture():
         slow = 5 if attempt.cell.ranks == 2 else 1
         epochs = [replace(e, timed_seconds=e.timed_seconds * slow) for e in attempt.run.epochs]
         attempts.append(replace(attempt, run=replace(attempt.run, epochs=tuple(epochs))))
-    figure = scaling_plots.strong_scaling(block_of(suite, attempts), "Sample", WHERE, ())
+    figure = strong_scaling(Subject(block_of(suite, attempts), "Sample", WHERE))
 
     for ax in figure.axes:
         lowest = min(
@@ -195,7 +192,7 @@ def test_the_margin_is_a_band_around_the_mean_of_full_precision():
     block = smoke()
     figure = drawn("histogram", block)
 
-    mean = np.mean(block.rows[0].pools["fp32"].values(plots.BEST_HR))
+    mean = np.mean(block.rows[0].pools["fp32"].values(BEST_HR))
     bars = figure.axes[0].containers[0].patches
     bands = [patch for patch in figure.axes[0].patches if patch not in bars]
     assert [(band.get_x(), band.get_width()) for band in bands] == [

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from pictures import WHERE, assert_readable, figure_of, texts
+from pictures import WHERE, assert_readable, figure_of, slice_pictures, texts, whole_pictures
 from sample_figures import FIGURES
 from sample_inference import A100, SUITE, inference_blocks, inference_grid, on_a100
 from sample_records import grid, make_attempt, make_suite
 
-from bench.plots import bars as plots
-from bench.plots import catalog as whole_plots
-from bench.plots import inference as inference_plots
+from bench.plots.inference import latencies, throughput
+from bench.plots.places import Subject
 from bench.suite.model import cells
 
 
@@ -36,18 +35,17 @@ SITUATIONS = {
 }
 
 
-def pictures_of(block, systems=(A100,)):
-    title = "Inference (ml-20m)"
-    return {
-        "throughput": lambda: inference_plots.throughput(block, title, WHERE, FIGURES, systems),
-        "latency": lambda: inference_plots.latencies(block, title, WHERE),
-    }
+def drawn(name, situation):
+    draw = {"throughput": throughput, "latency": latencies}[name]
+    block = situation.blocks[0]
+    subject = Subject(block, "Inference (ml-20m)", WHERE, figures=FIGURES, systems=(A100,))
+    return figure_of(draw, subject)
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 @pytest.mark.parametrize("name", ["throughput", "latency"])
 def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(name, situation, monkeypatch):
-    figure = figure_of(pictures_of(SITUATIONS[situation]().blocks[0])[name])
+    figure = drawn(name, SITUATIONS[situation]())
 
     assert_readable(figure, monkeypatch)
     everything = " ".join(" ".join(texts(figure)).split())
@@ -56,8 +54,8 @@ def test_no_label_of_a_picture_is_cut_off_or_lies_on_another(name, situation, mo
 
 
 def test_axes_are_logarithmic_and_published_lines_need_the_device():
-    ours = figure_of(pictures_of(inference_blocks().blocks[0])["throughput"])
-    beside = figure_of(pictures_of(inference_blocks(*on_a100()).blocks[0])["throughput"])
+    ours = drawn("throughput", inference_blocks())
+    beside = drawn("throughput", inference_blocks(*on_a100()))
 
     assert all((ax.get_xscale(), ax.get_yscale()) == ("log", "log") for ax in ours.axes)
     assert not any("published" in text for text in texts(ours))
@@ -68,7 +66,7 @@ def test_axes_are_logarithmic_and_published_lines_need_the_device():
 
 
 def test_a_percentile_that_too_few_calls_cannot_tell_has_no_point():
-    figure = figure_of(pictures_of(one_line().blocks[0])["latency"])
+    figure = drawn("latency", one_line())
 
     (ax,) = figure.axes
     points = [list(line.get_xdata()) for line in ax.lines]
@@ -84,9 +82,9 @@ def test_a_percentile_that_too_few_calls_cannot_tell_has_no_point():
 def test_a_suite_of_inference_has_these_pictures_and_training_none_of_them():
     block = inference_blocks().blocks[0]
 
-    drawn = whole_plots.draw(SUITE, block, "Inference (ml-20m)", WHERE, FIGURES)
+    pictures = whole_pictures(SUITE, block, FIGURES)
 
-    assert list(drawn) == ["inference-throughput", "inference-latency"]
-    assert plots.draw(block, "t", WHERE) == {}
+    assert list(pictures) == ["inference-throughput", "inference-latency"]
+    assert slice_pictures(block) == {}
     suite = make_suite()
-    assert whole_plots.draw(suite, inference_blocks(suite, grid(suite)).blocks[0], "t", "w") == {}
+    assert whole_pictures(suite, inference_blocks(suite, grid(suite)).blocks[0]) == {}

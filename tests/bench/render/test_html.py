@@ -8,7 +8,7 @@ from html_outline import OVERFLOWING, Outline
 from paths import CSV
 from sample_records import CPU_HOST, grid, make_attempt, make_suite
 
-from bench.plots import bars as plots
+from bench.plots import catalog
 from bench.records.store import Store
 from bench.render import html
 from bench.render.model import Cell, Heading, Items, Number, Quote, Table, Tabled, Text
@@ -93,7 +93,7 @@ def test_machine_versions_and_date_are_there(text):
 
 
 def test_a_replaced_run_is_listed_and_said_to_be_replaced(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "draw", lambda *_: {})
+    monkeypatch.setattr(catalog, "draw", lambda *_: {})
     attempts = grid(SUITE)
     first = attempts[0]
     again = make_attempt(first.cell, first.seed, first.run, number=2)
@@ -104,7 +104,7 @@ def test_a_replaced_run_is_listed_and_said_to_be_replaced(tmp_path, monkeypatch)
 
 
 def test_runs_of_two_machines_are_listed_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(plots, "draw", lambda *_: {})
+    monkeypatch.setattr(catalog, "draw", lambda *_: {})
     ours = grid(SUITE)
     other = {**CPU_HOST, "cpu_model": "Other CPU"}
     theirs = [make_attempt(a.cell, a.seed, a.run, number=2, host=other) for a in ours]

@@ -12,7 +12,8 @@ from table_cells import cell
 
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.group import group
-from bench.plots import comparison_plots
+from bench.plots.bars import comparison as draw_comparison
+from bench.plots.places import Subject
 from bench.render.formats import markdown_page
 from bench.render.model import Tabled
 from bench.report import comparison
@@ -142,7 +143,7 @@ def as_shipped():
 
 def picture(block):
     title = "Formulations (synthetic-20m-2m)"
-    return figure_of(lambda: comparison_plots.throughput(block, FORMULATION, title, WHERE))
+    return figure_of(draw_comparison, Subject(block, title, WHERE, FORMULATION))
 
 
 @pytest.mark.parametrize("block", [as_shipped, with_more_places, three_levels])

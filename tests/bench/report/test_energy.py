@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 from paths import CSV
-from pictures import WHERE, texts
+from pictures import WHERE, figure_of, slice_pictures, texts
 from sample_records import grid, make_attempt, make_suite
 
 from bench.analysis import metrics
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import has_energy
 from bench.analysis.group import group
-from bench.plots import bars as plots
-from bench.plots import run_order
-from bench.plots.style import render
+from bench.plots.bars import samples_per_joule
+from bench.plots.places import Subject
+from bench.plots.run_order import run_order
 from bench.records.attempt import Attempt
 from bench.records.store import Store
 from bench.report import resources
@@ -108,22 +108,15 @@ def test_the_picture_is_drawn_only_where_energy_was_recorded():
     attempts = with_energy(grid(SUITE))
     block = block_of(attempts)
 
-    figures = []
+    figure = figure_of(samples_per_joule, Subject(block, "Sample", WHERE))
 
-    def draw():
-        from bench.plots.energy_plots import samples_per_joule
-
-        figures.append(samples_per_joule(block, "Sample", WHERE))
-        return figures[0]
-
-    render(draw)
-    assert len(figures[0].axes[0].patches) == 4
-    assert "n = 3" in " ".join(texts(figures[0]))
+    assert len(figure.axes[0].patches) == 4
+    assert "n = 3" in " ".join(texts(figure))
     without = block_of(grid(SUITE))
     assert has_energy(block)
     assert not has_energy(without)
-    assert "energy" in plots.draw(block, "Sample", WHERE)
-    assert "energy" not in plots.draw(without, "Sample", WHERE)
+    assert "energy" in slice_pictures(block)
+    assert "energy" not in slice_pictures(without)
 
 
 def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
@@ -134,16 +127,10 @@ def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
         Attempt.from_dict(json.loads(json.dumps(slow.to_dict()))), flags=("slowed_down",)
     )
     block = block_of([*attempts, slow])
-    figures = []
-
-    def draw():
-        figures.append(run_order.run_order(block, "Sample", WHERE))
-        return figures[0]
-
-    render(draw)
-    everything = " ".join(" ".join(texts(figures[0])).split())
+    figure = figure_of(run_order, Subject(block, "Sample", WHERE))
+    everything = " ".join(" ".join(texts(figure)).split())
     assert "flagged: busy_host" in everything
     assert "slowed down by the card itself: invalid" in everything
-    marks = {line.get_marker(): list(line.get_xdata()) for line in figures[0].axes[0].lines[-2:]}
+    marks = {line.get_marker(): list(line.get_xdata()) for line in figure.axes[0].lines[-2:]}
     assert len(marks["o"]) == len(marks["x"]) == 1
     assert "n = 13 runs" in everything

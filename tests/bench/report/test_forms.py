@@ -21,7 +21,7 @@ from bench.__main__ import main
 from bench.analysis.aggregate import Notation
 from bench.analysis.group import group
 from bench.cli import report as report_commands
-from bench.plots import bars as plots
+from bench.plots import catalog
 from bench.records.store import Store
 from bench.render.model import markdown
 from bench.report.published import side_by_side
@@ -36,7 +36,7 @@ def bench(tmp_path, monkeypatch, capsys):
     """Runs `bench report ...` in a folder with records of the made-up suite `sample`."""
     suite = make_suite(margin_hr=0.006)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plots, "draw", lambda *_: {})  # pictures have tests of their own
+    monkeypatch.setattr(catalog, "draw", lambda *_: {})  # pictures have tests of their own
     monkeypatch.setattr(report_commands, "load_suite", lambda name, _trainer: load(name))
     attempts = grid(suite)
     attempts.append(make_attempt(cells(suite)[0], 1, status="oom", number=2))

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import golden
 import pytest
-from pictures import WHERE, assert_readable, figure_of, texts
+from pictures import WHERE, assert_readable, figure_of, texts, whole_pictures
 from sample_records import grid, make_attempt, make_run, make_suite
 from sample_resources import probed
 
 from bench.analysis import metrics
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
-from bench.plots import catalog as whole_plots
-from bench.plots import roofline as roofline_plots
+from bench.plots.places import Subject
+from bench.plots.roofline import roofline as draw_roofline
 from bench.render.formats import markdown_page
 from bench.report import resources as roofline
 from bench.report import sections
@@ -107,7 +107,7 @@ def test_runs_that_nobody_probed_have_no_section_and_no_picture():
     block = block_of(SUITE, grid(SUITE))
 
     assert sections.reach(block, 1, DEFAULT) == []
-    assert whole_plots.draw(SUITE, block, "t", WHERE) == {}
+    assert whole_pictures(SUITE, block) == {}
 
 
 def two_ranks():
@@ -130,14 +130,14 @@ def equal_peaks():
 
 @pytest.mark.parametrize("block", [lambda: block_of(SUITE), two_ranks, one_cell, equal_peaks])
 def test_no_label_of_the_picture_is_cut_off_or_lies_on_another(block, monkeypatch):
-    figure = figure_of(lambda: roofline_plots.roofline(block(), "Sample (ml-100k)", WHERE))
+    figure = figure_of(draw_roofline, Subject(block(), "Sample (ml-100k)", WHERE))
 
     assert_readable(figure, monkeypatch)
 
 
 def test_the_picture_says_share_n_machine_and_date():
     found = block_of(SUITE)
-    figure = figure_of(lambda: roofline_plots.roofline(found, "Sample (ml-100k)", WHERE))
+    figure = figure_of(draw_roofline, Subject(found, "Sample (ml-100k)", WHERE))
 
     everything = " ".join(" ".join(texts(figure)).split())
     assert "fast, FP32: 30." in everything

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import golden
 import pytest
+from pictures import slice_pictures
 from sample_records import grid, make_attempt, make_run, make_suite
 from table_cells import cell
 
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
-from bench.plots import bars as plots
 from bench.render import model
 from bench.report import document
 from bench.report import training as tables
@@ -181,7 +181,7 @@ def test_a_cell_that_the_suite_excludes_is_no_missing_one():
     assert tables.incomplete(block.tallies) is None
     nodes = document.page(suite, grouped, (), (), {}, DEFAULT)
     assert any("9 good of 9 planned (3 cells)" in str(node) for node in nodes)
-    assert set(plots.draw(block, "t", "w")) == {
+    assert set(slice_pictures(block)) == {
         "validation-curves",
         "best-hr-histogram",
         "throughput",
