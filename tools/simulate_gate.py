@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bench.analysis.metrics import gated
 from bench.stats.decision import (
+    ALPHA,
+    ALPHA_GATE,
     EQUIVALENT,
     IMPROVED,
     INCONCLUSIVE,
-    LEVEL,
     REGRESSED,
-    SAME_LEVEL,
     Question,
     chance,
     decide,
@@ -112,7 +112,7 @@ def simulate_sequential(
     most = sizes[-1]
     references = noise.draw(rng, gates, most, sd).tolist()
     tests = (noise.draw(rng, gates, most, sd) + math.log1p(-loss)).tolist()
-    levels, same = (spend(level, sizes, most) for level in (LEVEL, SAME_LEVEL))
+    levels, same = (spend(level, sizes, most) for level in (ALPHA_GATE, ALPHA))
     found: Counter[str] = Counter()
     runs = 0
     for reference, tested in zip(references, tests, strict=True):

@@ -46,7 +46,7 @@ def _save(parsed: argparse.Namespace) -> int:
     from bench.gate.baseline import Baseline, to_text
     from bench.gate.samples import side
     from bench.records.store import load
-    from bench.stats.decision import FEWEST
+    from bench.stats.summary import MIN_RUNS
 
     suite, name = _needed(parsed, "suite"), _needed(parsed, "name")
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name[0] in ".-":
@@ -67,8 +67,8 @@ def _save(parsed: argparse.Namespace) -> int:
     runs = sum(len(cell.runs) for cell in found.cells.values())
     print(f"{path}: {len(found.cells)} cells, {runs} runs")
     fewest = min(len(cell.runs) for cell in found.cells.values())
-    if fewest < FEWEST:
-        print(f"warning: a cell has {fewest} runs; below {FEWEST} no gate will reach a verdict")
+    if fewest < MIN_RUNS:
+        print(f"warning: a cell has {fewest} runs; below {MIN_RUNS} no gate will reach a verdict")
     print(f"gates use it with --baseline {path}, or after `ncf-bench baseline promote {suite}`")
     return OK
 

@@ -109,14 +109,14 @@ def _plain(
 ) -> list[dict[str, object]]:
     """A line per cell and metric, unrounded."""
     from bench.analysis import metrics
-    from bench.stats import decision as rule
+    from bench.stats.summary import TARGET_LOSS
 
     lines: list[dict[str, object]] = []
     cells = {key: cell for one in rounds for key, cell in one.cells.items()}
     for (key, name), found in noise.items():
         metric = metrics.gated(name)
         margin = wanted.margin(metric, cells[key].facts["data"]["name"])
-        loss = rule.LOSS if metric.scale == "ratio" else 2 * margin
+        loss = TARGET_LOSS if metric.scale == "ratio" else 2 * margin
         scaled = -math.log1p(-loss) if metric.scale == "ratio" else loss
         lines.append(
             {

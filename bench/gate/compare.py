@@ -11,6 +11,7 @@ from bench.analysis.metrics import DEFAULT, HR_MARGINS, gated
 from bench.gate.samples import differences, pairs
 from bench.stats import decision as rule
 from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, Answer, Question
+from bench.stats.summary import ALPHA, ALPHA_GATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -83,8 +84,8 @@ def compare(
     baseline: Side,
     tested: Side,
     terms: Terms,
-    level: float = rule.LEVEL,
-    same_level: float = rule.SAME_LEVEL,
+    level: float = ALPHA_GATE,
+    same_level: float = ALPHA,
 ) -> list[Line]:
     """A line per cell and metric that either side has.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from bench.gate.compare import Line, Terms, compare
 from bench.gate.samples import Side, side
 from bench.stats import decision
-from bench.stats import decision as rule
-from bench.stats.decision import FEWEST, INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
+from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
+from bench.stats.summary import ALPHA, ALPHA_GATE, MIN_RUNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class Outcome:
     def broken(self) -> tuple[str, ...]:
         """Cells whose runs failed, so that too few are left to judge."""
         failed = {attempt.cell.key for attempt in self.failed}
-        return tuple(sorted(key for key in failed if self._good(key) < FEWEST))
+        return tuple(sorted(key for key in failed if self._good(key) < MIN_RUNS))
 
     def _good(self, key: str) -> int:
         cell = self.tested.cells.get(key)
@@ -105,8 +105,8 @@ def play(
             returns all attempts made so far.
     """
     fewest = min((len(cell.runs) for cell in baseline.cells.values()), default=1)
-    levels = decision.spend(rule.LEVEL, sizes, fewest)
-    same = decision.spend(rule.SAME_LEVEL, sizes, fewest)
+    levels = decision.spend(ALPHA_GATE, sizes, fewest)
+    same = decision.spend(ALPHA, sizes, fewest)
     decided: dict[tuple[str, str], Line] = {}
     open_cells: frozenset[str] | None = None
     for look, size in enumerate(sizes):

@@ -5,18 +5,30 @@ the estimated loss lies beyond the margin, and the interval is narrow enough to 
 wider than the margin, or lies beyond the margin as a whole. EQUIVALENT: the 90 % interval lies
 inside the margin. IMPROVED mirrors REGRESSED. All else is INCONCLUSIVE, and says what it would
 take. docs/ci.md derives it; tools/simulate_gate.py counts its errors.
+
+Interim looks spend the level as a function of the information gathered (Lan and DeMets, Biometrika
+70, 1983), here level * information^2 (Kim and DeMets, Biometrika 74, 1987, rho = 2), which keeps
+most of it for the end. The chances of erring of all looks add up to the level at most, whatever
+their correlation (Boole), so neither the sizes of the looks nor the shape of the noise matter.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from bench.errors import UserError
 from bench.stats import equivalence, welch
-from bench.stats.summary import summarize
+from bench.stats.summary import (
+    ALPHA,
+    ALPHA_GATE,
+    FALSE_ALARMS,
+    MIN_RUNS,
+    TARGET_POWER,
+    smallest_count,
+    summarize,
+)
 from bench.stats.welch import Shift, shift
 
 if TYPE_CHECKING:
@@ -24,20 +36,6 @@ if TYPE_CHECKING:
 
 REGRESSED, EQUIVALENT, IMPROVED = "REGRESSED", "EQUIVALENT", "IMPROVED"
 INCONCLUSIVE, NOT_COMPARABLE = "INCONCLUSIVE", "NOT COMPARABLE"
-
-LEVEL = 0.005
-"""Share of gates that may call no loss a loss by the test alone. The gate promises 1 %; the rest is
-room for what no test sees: drift from run to run, outliers (both in the simulation)."""
-SAME_LEVEL = 0.05
-"""Each end of the 90 % interval."""
-FEWEST = 6
-"""Runs a side below which there is no verdict: three or four runs agree by luck too easily."""
-LOSS = 0.05
-"""The loss that a gate should find."""
-FOUND = 0.95
-"""How often."""
-FALSE_ALARMS = 0.01
-"""Share of gates that may call no loss a loss: the promise, which `noise_margin` is made for."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +98,7 @@ class Answer:
 
 
 def decide(
-    questions: Sequence[Question], level: float = LEVEL, same_level: float = SAME_LEVEL
+    questions: Sequence[Question], level: float = ALPHA_GATE, same_level: float = ALPHA
 ) -> list[Answer]:
     """A verdict per question; together they call no loss a loss in `level` of the cases.
 
@@ -144,7 +142,7 @@ def _few(question: Question) -> Answer:
         INCONCLUSIVE,
         n,
         difference=known[1].mean - known[0].mean if len(known) == 2 else None,
-        needed=_needed(question.margin, sds[0], 0) if sds else FEWEST,
+        needed=_needed(question.margin, sds[0], 0) if sds else MIN_RUNS,
         reason="no run" if 0 in n else "one run has no spread",
     )
 
@@ -152,14 +150,14 @@ def _few(question: Question) -> Answer:
 def _answer(
     question: Question, gain: Shift, loss: float, rise: float, level: float, same_level: float
 ) -> Answer:
-    margin, half = question.margin, gain.half(same_level)
+    margin, half = question.margin, gain.half_width(same_level)
     far = max(margin, question.alarm)
     narrow = half <= margin
     lost = loss <= level and gain.value <= -far
     won = rise <= level and gain.value >= margin
     needed, reason = None, ""
-    if min(gain.n) < FEWEST:
-        verdict, reason = INCONCLUSIVE, f"no verdict below {FEWEST} runs a side"
+    if min(gain.n) < MIN_RUNS:
+        verdict, reason = INCONCLUSIVE, f"no verdict below {MIN_RUNS} runs a side"
         needed = _needed(margin, gain.sd, 0)
     elif lost and (narrow or gain.p_below(-margin) <= level):
         verdict = REGRESSED
@@ -187,18 +185,18 @@ def _answer(
 
 def _needed(margin: float, sd: float, have: int, gain: float = 0.0) -> int | None:
     """Runs a side that decide: enough for no difference or, where those are there, for this one."""
-    found = equivalence.needed(margin, sd, sd)
-    if found is not None and found <= have:
-        found = equivalence.needed(margin, sd, sd, gain)
-    return None if found is None else max(found, have + 1, FEWEST)
+    count = equivalence.needed(margin, sd, sd)
+    if count is not None and count <= have:
+        count = equivalence.needed(margin, sd, sd, gain)
+    return None if count is None else max(count, have + 1, MIN_RUNS)
 
 
 def chance(
-    n: int, sd: float, loss: float, margin: float, level: float = LEVEL, between: float = 0.0
+    n: int, sd: float, loss: float, margin: float, level: float = ALPHA_GATE, between: float = 0.0
 ) -> float:
     """The chance that a loss is called REGRESSED with n runs a side; normal approximation.
 
-    The estimate must lie beyond the margin and beyond what the test refutes; scripts/
+    The estimate must lie beyond the margin and beyond what the test refutes; tools/
     simulate_gate.py counts how far the formula is off.
 
     Args:
@@ -214,7 +212,7 @@ def chance(
         return float(loss >= margin)
     freedom = 2 * n - 2
     beyond = welch.critical_value(freedom, level) * error
-    narrow = welch.critical_value(freedom, SAME_LEVEL) * error <= margin
+    narrow = welch.critical_value(freedom, ALPHA) * error <= margin
     threshold = max(margin, beyond) if narrow else margin + beyond
     return 0.5 * math.erfc((threshold - loss) / error / math.sqrt(2))
 
@@ -237,21 +235,14 @@ def noise_margin(
 
 
 def runs_to_find(
-    sd: float, loss: float, margin: float, level: float = LEVEL, between: float = 0.0
+    sd: float, loss: float, margin: float, level: float = ALPHA_GATE, between: float = 0.0
 ) -> int | None:
     """Runs a side that find a loss with 95 % chance; None where no affordable number does."""
-    if loss <= margin or chance(10_000, sd, loss, margin, level, between) < FOUND:
+    if loss <= margin:
         return None
-    low, high = 1, FEWEST
-    while chance(high, sd, loss, margin, level, between) < FOUND:
-        low, high = high, 2 * high
-    while high - low > 1 and high > FEWEST:
-        middle = (low + high) // 2
-        if chance(middle, sd, loss, margin, level, between) < FOUND:
-            low = middle
-        else:
-            high = middle
-    return max(high, FEWEST)
+    return smallest_count(
+        lambda n: chance(n, sd, loss, margin, level, between) >= TARGET_POWER, MIN_RUNS, 10_000
+    )
 
 
 RHO = 2
@@ -282,10 +273,10 @@ def looks(given: Sequence[int], most: int, where: str) -> tuple[int, ...]:
         UserError: a size that decides nothing, or that the suite has no seeds for.
     """
     sizes = tuple(dict.fromkeys((*given, most)))
-    if list(sizes) != sorted(sizes) or sizes[0] < FEWEST:
+    if list(sizes) != sorted(sizes) or sizes[0] < MIN_RUNS:
         listed = ", ".join(map(str, given))
         raise UserError(
-            f"{where} {listed}: looks must grow from at least {FEWEST} runs to the {most} seeds of "
-            "the suite"
+            f"{where} {listed}: interim looks must grow, from at least {MIN_RUNS} runs to the "
+            f"{most} seeds of the suite"
         )
     return sizes

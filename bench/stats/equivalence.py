@@ -12,15 +12,11 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.stats.summary import Missing, Value, summarize
+from bench.stats.summary import POWER, Missing, Value, smallest_count, summarize
 from bench.stats.welch import critical_value, welch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-POWER = 0.9
-"""Chance of an answer that `needed` asks for."""
-MOST = 1_000_000
 
 EQUIVALENT, DIFFERENT, INCONCLUSIVE = "EQUIVALENT", "DIFFERENT", "INCONCLUSIVE"
 
@@ -112,8 +108,8 @@ def power(
     """Chance that arms of these sizes end in the right answer, if the difference is as given.
 
     The right answer is EQUIVALENT for a difference below the margin, DIFFERENT beyond it. Normal
-    approximation with the critical value of Student's t; tests/test_bench_equivalence.py measures
-    how far it is off (a few hundredths from 10 runs on; below, it says less than is true).
+    approximation with the critical value of Student's t; tests/bench/stats/test_equivalence.py
+    measures how far it is off (a few hundredths from 10 runs on; below that, it is too low).
     """
     error, freedom = welch(sd_a, n_a, sd_b, n_b)
     if error == 0:
@@ -127,18 +123,9 @@ def power(
 
 def needed(margin: float, sd_a: float, sd_b: float, difference: float = 0.0) -> int | None:
     """Runs per arm that decide with 90 % chance; None beyond a million (or never)."""
-    if abs(difference) == margin or power(margin, sd_a, sd_b, MOST, MOST, difference) < POWER:
+    if abs(difference) == margin:
         return None
-    low, high = 1, 2
-    while power(margin, sd_a, sd_b, high, high, difference) < POWER:
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        if power(margin, sd_a, sd_b, middle, middle, difference) < POWER:
-            low = middle
-        else:
-            high = middle
-    return high
+    return smallest_count(lambda n: power(margin, sd_a, sd_b, n, n, difference) >= POWER, least=2)
 
 
 def _normal(x: float) -> float:

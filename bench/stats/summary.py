@@ -6,15 +6,40 @@ Pure: takes numbers, returns numbers. Nothing is rounded here.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ncf import record
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 CONFIDENCE = 0.95
+ALPHA = 0.05
+"""Share of wrong answers that each way of erring is allowed: each end of a 90 % interval."""
+ALPHA_GATE = 0.005
+"""Share of gates that may call no loss a loss by the test alone. The gate promises 1 %; the rest is
+room for what no test sees: drift from run to run, outliers (both in the simulation)."""
+FALSE_ALARMS = 0.01
+"""Share of gates that may call no loss a loss: the promise, which `noise_margin` is made for."""
+POWER = 0.9
+"""Chance of an answer that numbers of runs are computed for."""
+MIN_RUNS = 6
+"""Runs per side below which a gate has no verdict: three or four runs agree by luck too easily."""
+MOST_RUNS = 1_000_000
+"""Beyond this no number of runs is affordable."""
+TARGET_LOSS = 0.05
+"""The loss that a gate should find."""
+TARGET_POWER = 0.95
+"""How often a gate should find it."""
+OUTLIER_Z = 3.5
+"""Robust standard deviations from the median beyond which a run is set aside (Iglewicz and
+Hoaglin, How to Detect and Handle Outliers, 1993: the modified z-score)."""
+MOST_OUTLIERS = 0.2
+"""If more of a side lies that far out, they are not outliers but the way the side behaves."""
+NORMAL_MAD = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
 
 # One rule for what is printed by the trainer and what is printed here.
 FEWEST, quantile = record.FEWEST, record.quantile
@@ -137,7 +162,7 @@ def ratio_of_medians(numerator: Summary, denominator: Summary) -> Ratio | Missin
 
     The interval joins the two order-statistic intervals on the log scale (MOVER: Zou & Donner
     2008; for medians Bonett & Price 2020): no resampling, so the same runs give the same digits
-    everywhere. tests/test_bench_stats.py measures its coverage.
+    everywhere. tests/bench/stats/test_summary.py measures its coverage.
     """
     if denominator.median == 0:
         return Missing("baseline is 0")
@@ -180,6 +205,21 @@ def ratio_to_constant(numerator: Summary, denominator: float) -> Ratio | Missing
         min=None if single else scaled(numerator.min),
         max=None if single else scaled(numerator.max),
     )
+
+
+def smallest_count(
+    enough: Callable[[int], bool], least: int = 1, most: int = MOST_RUNS
+) -> int | None:
+    """The smallest n from `least` to `most` for which `enough(n)`; None if not even `most` is.
+
+    Args:
+        enough: false up to some n and true from there on.
+        least: where to begin.
+        most: where to give up.
+    """
+    if not enough(most):
+        return None
+    return least + bisect_left(range(least, most), x=True, key=enough)
 
 
 def common_bins(values: Sequence[float], step: float, most: int = 40) -> list[float]:

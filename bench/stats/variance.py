@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from statistics import variance
 from typing import TYPE_CHECKING
 
-from bench.stats import decision as rule
+from bench.stats import decision
 from bench.stats.summary import summarize
-from bench.stats.welch import kept
+from bench.stats.welch import without_outliers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +44,11 @@ class Noise:
     def margin(self, n: int) -> float:
         """The loss that noise alone feigns in 1 % of comparisons of n runs a side."""
         within = (self.sd**2, self.runs - self.rounds)
-        return rule.noise_margin(n, within, (self.between, self.rounds - 1))
+        return decision.noise_margin(n, within, (self.between, self.rounds - 1))
 
     def runs_to_find(self, loss: float, margin: float) -> int | None:
         """Runs a side that find a loss with 95 % chance; None where no number does."""
-        return rule.runs_to_find(self.sd, loss, margin, between=self.between)
+        return decision.runs_to_find(self.sd, loss, margin, between=self.between)
 
 
 def measure(rounds: Sequence[Sequence[float]], *, robust: bool) -> Noise | None:
@@ -61,7 +61,7 @@ def measure(rounds: Sequence[Sequence[float]], *, robust: bool) -> Noise | None:
     whole = [values for values in rounds if len(values) >= 2]
     if len(whole) < FEWEST_ROUNDS:
         return None
-    own = kept(whole) if robust else whole
+    own = without_outliers(whole) if robust else whole
     parts = [summarize(values) for values in own]
     freedom = sum(part.n - 1 for part in parts)
     within = math.fsum((part.sd or 0.0) ** 2 * (part.n - 1) for part in parts) / freedom

@@ -8,21 +8,14 @@ ranks: docs/ci.md. tools/simulate_gate.py counts the errors of what is built on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median, variance
 from typing import TYPE_CHECKING
 
-from bench.stats.summary import summarize
+from bench.stats.summary import ALPHA, MOST_OUTLIERS, NORMAL_MAD, OUTLIER_Z, POWER, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-FAR = 3.5
-"""Robust standard deviations from the median beyond which a run is set aside (Iglewicz and
-Hoaglin, How to Detect and Handle Outliers, 1993: the modified z-score)."""
-MOST_ASIDE = 0.2
-"""If more of a side lies that far out, it is no outlier but the way the side behaves."""
 
 
 @dataclass(frozen=True)
@@ -45,25 +38,24 @@ class Shift:
     aside: tuple[int, int]
     sd: float
 
-    def half(self, level: float) -> float:
+    def half_width(self, level: float) -> float:
         """Half the width of the interval that errs with `level` on each side."""
         return critical_value(self.freedom, level) * self.error
 
     def p_below(self, at: float = 0.0) -> float:
         """The chance of a difference this low or lower if the true one is `at`."""
-        if self.error == 0:
-            return 0.0 if self.value < at else 1.0
-        from scipy.special import stdtr
-
-        return float(stdtr(self.freedom, (self.value - at) / self.error))
+        return self._p(self.value - at)
 
     def p_above(self, at: float = 0.0) -> float:
         """The chance of a difference this high or higher if the true one is `at`."""
+        return self._p(at - self.value)
+
+    def _p(self, above: float) -> float:
         if self.error == 0:
-            return 0.0 if self.value > at else 1.0
+            return 0.0 if above < 0 else 1.0
         from scipy.special import stdtr
 
-        return float(stdtr(self.freedom, (at - self.value) / self.error))
+        return float(stdtr(self.freedom, above / self.error))
 
 
 def shift(
@@ -82,7 +74,7 @@ def shift(
         between: variance from one session of runs to another, as `calibrate` measured it; it counts
             once a side, and no number of runs averages it out.
     """
-    a, b = kept((reference, tested)) if robust else (reference, tested)
+    a, b = without_outliers((reference, tested)) if robust else (reference, tested)
     one, two = summarize(a), summarize(b)
     assert one.sd is not None
     assert two.sd is not None
@@ -99,26 +91,22 @@ def shift(
     )
 
 
-def kept(sides: Sequence[Sequence[float]]) -> list[Sequence[float]]:
+def without_outliers(sides: Sequence[Sequence[float]]) -> list[Sequence[float]]:
     """Each side without what lies far from its own bulk; one scale for all."""
     centres = [median(side) for side in sides]
     off = [abs(v - at) for side, at in zip(sides, centres, strict=True) for v in side]
     free = len(off) - len(sides)
     if free < 3:
         return list(sides)
-    # 1.4826 makes it the SD of a normal distribution; the rest is the bias of fitted medians.
-    limit = FAR * 1.4826 * median(off) * len(off) / free
+    # The last factor is the bias of fitted medians.
+    limit = OUTLIER_Z * NORMAL_MAD * median(off) * len(off) / free
     return [_near(side, at, limit) for side, at in zip(sides, centres, strict=True)]
 
 
 def _near(values: Sequence[float], centre: float, limit: float) -> Sequence[float]:
     near = [value for value in values if abs(value - centre) <= limit]
-    few = len(values) - len(near) <= MOST_ASIDE * len(values)
+    few = len(values) - len(near) <= MOST_OUTLIERS * len(values)
     return near if limit > 0 and few else values
-
-
-LEVEL = 0.05
-"""Share of wrong answers that each way of erring is allowed."""
 
 
 def welch(sd_a: float, n_a: int, sd_b: float, n_b: int) -> tuple[float, float]:
@@ -140,40 +128,23 @@ def satterthwaite(parts: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return math.sqrt(total), total**2 / spread
 
 
-def critical_value(freedom: float, level: float = LEVEL) -> float:
+def critical_value(freedom: float, level: float = ALPHA) -> float:
     """What Student's t exceeds with this chance."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 1 - level))
 
 
-EFFECT_ALPHA = 0.05
-
-
-EFFECT_POWER = 0.9
-
-
 def smallest_effect(n: int, sd: float) -> float | None:
-    """The difference that n runs a side find with 90 % chance; None for n = 1."""
+    """The difference that n runs per side find with 90 % chance; None for n = 1.
+
+    A two-sided Welch t-test finds d = (t + z) * sd * sqrt(2 / n), with t the critical value and z
+    the normal quantile of the power (NIST/SEMATECH e-Handbook, section 7.2.2.2).
+    """
     if n < 2:
         return None
-    critical = _student(1 - EFFECT_ALPHA / 2, 2 * n - 2)
-    return (critical + NormalDist().inv_cdf(EFFECT_POWER)) * sd * math.sqrt(2 / n)
-
-
-def _student(p: float, freedom: int) -> float:
-    """Quantile of Student's t, 1 % too small for 2 degrees of freedom and soon exact.
-
-    Abramowitz and Stegun 26.7.5; `bench plan` need not wait for scipy.
-    """
-    z: float = NormalDist().inv_cdf(p)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + math.fsum(term / freedom**power for power, term in enumerate(terms, start=1))
+    critical = critical_value(2 * n - 2, ALPHA / 2)
+    return (critical + NormalDist().inv_cdf(POWER)) * sd * math.sqrt(2 / n)
 
 
 def pooled_spread(values: Iterable[Sequence[float]]) -> tuple[float, int] | None:

@@ -13,7 +13,7 @@ from sample_suite import parse_suite as parse
 from bench import suites
 from bench.analysis import metrics
 from bench.cli import parse as command_line
-from bench.stats.decision import LEVEL
+from bench.stats.summary import ALPHA_GATE
 from bench.suite.trainer_options import trainer_options
 
 DOCS = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
@@ -91,7 +91,7 @@ def test_the_table_of_errors_is_the_simulations():
 
 
 def test_the_level_in_the_documents_is_the_rules():
-    assert f"at most {LEVEL:.1%}".replace("%", " %") in " ".join(DOCS.split())
+    assert f"at most {ALPHA_GATE:.1%}".replace("%", " %") in " ".join(DOCS.split())
 
 
 def test_the_workflow_keeps_the_wheel_of_horovod_and_the_picture_is_there():

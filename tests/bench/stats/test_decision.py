@@ -8,13 +8,13 @@ import simulate_gate
 from sample_values import arm
 from simulate_gate import LOSS, MARGIN, NOISES, Noise, simulate
 
-from bench.stats import decision as rule
+from bench.stats import summary
 from bench.stats.decision import (
+    ALPHA_GATE,
     EQUIVALENT,
-    FEWEST,
     IMPROVED,
     INCONCLUSIVE,
-    LEVEL,
+    MIN_RUNS,
     REGRESSED,
     Question,
     chance,
@@ -60,7 +60,7 @@ def test_a_loss_beyond_the_margin_that_chance_explains_is_no_regression():
     (answer,) = decide([ask(-0.05, n=8, sd=0.06)])
 
     assert answer.difference < -MARGIN
-    assert answer.p > LEVEL
+    assert answer.p > ALPHA_GATE
     assert answer.verdict == INCONCLUSIVE
     assert answer.needed > 8
 
@@ -85,7 +85,7 @@ def test_few_runs_are_inconclusive_whatever_they_say(shift, n):
     (answer,) = decide([ask(shift, n=n, sd=1e-4)])
 
     assert answer.verdict == INCONCLUSIVE
-    assert answer.needed >= FEWEST
+    assert answer.needed >= MIN_RUNS
     assert answer.reason == "no verdict below 6 runs a side"
 
 
@@ -149,10 +149,10 @@ def test_the_runs_that_find_a_loss_are_told():
     for sd in (0.01, 0.02, 0.03, 0.08):
         n = runs_to_find(sd, loss, MARGIN)
         assert chance(n, sd, loss, MARGIN) >= 0.95
-        assert n == FEWEST or chance(n - 1, sd, loss, MARGIN) < 0.95
+        assert n == MIN_RUNS or chance(n - 1, sd, loss, MARGIN) < 0.95
     assert runs_to_find(0.02, loss, MARGIN, between=0.05**2) is None
     assert runs_to_find(0.02, MARGIN, MARGIN) is None
-    assert runs_to_find(0.0, loss, MARGIN) == FEWEST
+    assert runs_to_find(0.0, loss, MARGIN) == MIN_RUNS
 
 
 GATES = 2000
@@ -198,4 +198,4 @@ def test_the_same_seed_gives_the_same_counts():
     assert a == b
     drawn = Noise("drift", drift=1.0, memory=0.9).draw(np.random.default_rng(1), 2000, 16, 0.02)
     assert np.corrcoef(drawn[:, 0], drawn[:, 1])[0, 1] == pytest.approx(0.9, abs=0.03)
-    assert rule.FOUND == 0.95
+    assert summary.TARGET_POWER == 0.95

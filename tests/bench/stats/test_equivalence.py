@@ -9,13 +9,12 @@ from bench.stats.equivalence import (
     DIFFERENT,
     EQUIVALENT,
     INCONCLUSIVE,
-    MOST,
     compare,
     diagnostics,
     needed,
     power,
 )
-from bench.stats.summary import Missing
+from bench.stats.summary import MOST_RUNS, Missing
 
 MARGIN = 5e-4
 
@@ -72,7 +71,7 @@ def test_a_real_difference_below_the_margin_needs_more_runs_than_none():
 
 def test_a_difference_of_exactly_the_margin_can_never_be_decided():
     assert needed(MARGIN, 4e-4, 4e-4, MARGIN) is None
-    assert needed(1e-9, 4e-4, 4e-4) is None, f"more than {MOST} runs"
+    assert needed(1e-9, 4e-4, 4e-4) is None, f"more than {MOST_RUNS} runs"
 
 
 def test_one_run_has_no_spread_and_no_verdict():

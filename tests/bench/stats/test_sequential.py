@@ -27,7 +27,7 @@ def test_looks_end_with_the_seeds_and_begin_where_a_verdict_is_possible():
     assert looks((6, 16), 16, "x") == (6, 16)
     assert looks((), 16, "x") == (16,)
     for given in ((3, 10), (10, 6), (6, 20)):
-        with pytest.raises(UserError, match="looks must grow from at least 6"):
+        with pytest.raises(UserError, match="looks must grow, from at least 6"):
             looks(given, 16, "suite: [gate] looks")
 
 

@@ -6,7 +6,7 @@ import pytest
 from sample_values import arm
 from scipy import stats
 
-from bench.stats.welch import kept, shift
+from bench.stats.welch import shift, without_outliers
 
 
 def test_without_outliers_it_is_welchs_test():
@@ -19,7 +19,7 @@ def test_without_outliers_it_is_welchs_test():
     assert found.p_below() == pytest.approx(welch.pvalue / 2, rel=1e-9)
     assert found.p_above() == pytest.approx(1 - welch.pvalue / 2, rel=1e-9)
     interval = welch.confidence_interval(0.9)
-    assert found.value - found.half(0.05) == pytest.approx(interval.low, rel=1e-9)
+    assert found.value - found.half_width(0.05) == pytest.approx(interval.low, rel=1e-9)
     assert (found.n, found.aside) == ((10, 7), (0, 0))
 
 
@@ -44,7 +44,7 @@ def test_runs_without_spread_are_compared_exactly():
     assert shift([1.0] * 4, [1.0] * 4).p_below() == 1.0
     assert shift([1.0] * 4, [0.9] * 4).p_below() == 0.0
     assert shift([1.0] * 4, [1.1] * 4).p_above() == 0.0
-    assert kept([[1.0] * 4, [1.0, 1.0, 1.0, 0.9]])[1] == [1.0, 1.0, 1.0, 0.9]
+    assert without_outliers([[1.0] * 4, [1.0, 1.0, 1.0, 0.9]])[1] == [1.0, 1.0, 1.0, 0.9]
 
 
 def test_session_drift_widens_the_interval_whatever_the_runs():

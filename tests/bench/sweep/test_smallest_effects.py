@@ -6,8 +6,7 @@ import random
 import pytest
 from sample_records import make_attempt, make_run, make_suite
 
-from bench.stats import welch
-from bench.stats.welch import pooled_spread, smallest_effect
+from bench.stats.welch import critical_value, pooled_spread, smallest_effect
 from bench.suite.model import cells
 from bench.sweep.plan_text import smallest_effects
 
@@ -21,11 +20,11 @@ def test_the_smallest_difference_is_the_one_of_the_textbook():
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 20, 400])
-def test_the_critical_value_is_students_within_a_hundredth(n):
+def test_the_critical_value_is_that_of_students_t(n):
     from scipy import stats
 
     exact = stats.t.ppf(0.975, 2 * n - 2)
-    assert welch._student(0.975, 2 * n - 2) == pytest.approx(exact, rel=0.01)
+    assert critical_value(2 * n - 2, 0.025) == pytest.approx(exact, rel=1e-12)
 
 
 def test_it_is_found_about_nine_times_in_ten():
