@@ -195,12 +195,8 @@ class RunRecord:
         Raises:
             RecordError: a key is missing, or the schema is newer than this program.
         """
-        version = data.get("schema_version")
-        if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-            raise RecordError(f"schema_version {version!r} is not between 1 and {SCHEMA_VERSION}")
+        check_header(data.get("schema_version"), data.get("status", STATUSES[0]))
         values = _known(cls, data)
-        if values["status"] not in STATUSES:
-            raise RecordError(f"status {values['status']!r} is none of {', '.join(STATUSES)}")
         values["precision"] = Precision(**_known(Precision, values["precision"]))
         values["dataset"] = Dataset(**_known(Dataset, values["dataset"]))
         values["epochs"] = tuple(Epoch(**_known(Epoch, item)) for item in values["epochs"])
@@ -212,6 +208,14 @@ class RunRecord:
             if values.get(name) is not None:
                 values[name] = _with_tuples(kind, values[name])
         return cls(**values)
+
+
+def check_header(version: Any, status: Any) -> None:
+    """Raise RecordError for a later schema or an unknown status of a run."""
+    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+        raise RecordError(f"schema_version {version!r} is not between 1 and {SCHEMA_VERSION}")
+    if status not in STATUSES:
+        raise RecordError(f"status {status!r} is none of {', '.join(STATUSES)}")
 
 
 def _with_tuples(cls: Any, data: Any) -> Any:

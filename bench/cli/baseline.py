@@ -122,6 +122,7 @@ def _list(parsed: argparse.Namespace) -> int:
 
 
 def _show(parsed: argparse.Namespace) -> int:
+    from bench.records.identity import fact_text
     from bench.render.model import markdown
 
     path = find(parsed.results, _needed(parsed, "suite"), parsed.name)
@@ -134,7 +135,8 @@ def _show(parsed: argparse.Namespace) -> int:
         print(f"calibrated by {one.calibrated.who}, {one.calibrated.when}: {one.calibrated.why}")
     for cell in one.side.cells.values():
         parts = " ".join(f"{part} {value}" for part, value in cell.fingerprint.items())
-        print(f"\n{cell.label}: {parts}\n{', '.join(cell.facts['hardware'].values())}")
+        hardware = (fact_text(name, value) for name, value in cell.facts["hardware"].items())
+        print(f"\n{cell.label}: {parts}\n{', '.join(hardware)}")
     print(f"\n{markdown(summary(one))}")
     return OK
 

@@ -172,7 +172,7 @@ def _store(
 ) -> None:
     """Add the noise to the baseline, if it is of the same machine, data and so on."""
     from bench.gate.baseline import to_text
-    from bench.gate.samples import differences
+    from bench.records.identity import differences
     from ncf.record import write_text
 
     baseline = baselines.read(path)
@@ -181,7 +181,9 @@ def _store(
         wrong = (
             ("the baseline has no such cell",)
             if other is None
-            else differences(cell, other, wanted.across, wanted.left_out)
+            else tuple(
+                map(str, differences(other.facts, cell.facts, wanted.across, wanted.left_out))
+            )
         )
         if wrong:
             raise UserError(

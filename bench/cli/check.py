@@ -11,9 +11,8 @@ from bench import suites
 from bench.cli import FAILED, OK
 from bench.cli.common import WHAT, add_options, load_suite
 from bench.errors import UserError
-from bench.records.store import Store, is_sealed
+from bench.records.store import Store
 from bench.records.validate import lint
-from ncf.record import RecordError, read_json
 
 if TYPE_CHECKING:
     import argparse
@@ -85,11 +84,9 @@ def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Pat
         n += 1
         numbers.setdefault((key, seed), []).append(number)
         try:
-            problems = lint(read_json(path), key, seed, number, suite)
-            if is_sealed(path.read_bytes()) is False:
-                problems.insert(0, "checksum mismatch: the file was modified or is corrupt")
-        except RecordError as error:
-            problems = [str(error).removeprefix(f"{path}: ")]
+            problems = lint(path.read_bytes(), key, seed, number, suite)
+        except OSError as error:
+            problems = [error.strerror or str(error)]
         if problems:
             bad.append((path, problems))
     for (key, seed), found in numbers.items():

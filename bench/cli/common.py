@@ -182,7 +182,7 @@ def suite_arguments(parser: Parser) -> None:
 def comparison_arguments(parser: Parser) -> None:
     """Metrics, margins, and what may differ."""
     from bench.analysis import metrics
-    from bench.gate.samples import PARTS
+    from bench.records.identity import PARTS
 
     group = parser.group(STATISTICS)
     group.add_argument(
@@ -225,7 +225,7 @@ def comparison_terms(
     """
     from bench.analysis.metrics import DEFAULT, gated
     from bench.gate.compare import Terms
-    from bench.gate.samples import PARTS
+    from bench.records.identity import PARTS
 
     names = parsed.metrics or (suite.gate_metrics if suite else ())
     metrics = tuple(gated(name, "--metrics: ").name for name in names) or DEFAULT

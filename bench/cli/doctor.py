@@ -73,7 +73,7 @@ def _facts(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> Facts:
         {**card, "default_power_limit_watts": _default_limit(monitor, gpu)}
         for card, gpu in zip(seen["gpus"], host.gpus, strict=True)
     ]
-    loaded = load(parsed.results / suite.name, brief=True) if suite else None
+    loaded = load(parsed.results / suite.name) if suite else None
     longest: dict[str, float] = {}
     for attempt in loaded.attempts if loaded else ():
         if attempt.ok:

@@ -213,15 +213,15 @@ def _about(baseline: Baseline, outcome: Outcome, code: int) -> list[str]:
     if len(outcome.sizes) > 1:
         lines.append(f"Looked after {', '.join(map(str, outcome.sizes))} runs a cell.")
     codes = {hash_ for one in (baseline.side, outcome.tested) for hash_ in _codes(one)}
-    if len(codes) == 1 and "unknown" not in codes:
+    if len(codes) == 1 and None not in codes:
         lines.append("The trainer's code is the same on both sides.")
     meaning = {0: "nothing lost", 1: "a loss", 2: "runs failed", 3: "open"}
     lines.append(f"Exit code {code} ({meaning[code]}).")
     return lines
 
 
-def _codes(side: Side) -> set[str]:
-    return {cell.facts["code"].get("code", "unknown") for cell in side.cells.values()}
+def _codes(side: Side) -> set[str | None]:
+    return {cell.facts["code"].get("code") for cell in side.cells.values()}
 
 
 def compare_arguments(parser: Parser) -> None:

@@ -73,7 +73,7 @@ def _read(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> tuple[Plan, A
     suite = chosen_suite(parsed, trainer)
     found = Resolver(parsed.data_root, Stop(), print).find(suite, parsed.data)
     host = this_host(suite, machine_id(parsed.results, create=False))
-    loaded = load(parsed.results / suite.name, brief=True)
+    loaded = load(parsed.results / suite.name)
     data = found.identity if found else None
     versions = trainer_versions(trainer, suite.command)
     plan = make_plan(suite, selection(parsed), loaded.attempts, host, data, versions)

@@ -100,7 +100,7 @@ def _session(
     stop: Stop,
 ) -> Session:
     """Read the records, get the data, plan. The records are released before the first run."""
-    loaded = store.load(brief=True)
+    loaded = store.load()
     for path, reason in loaded.unreadable:
         view.say(f"unreadable, not counted: {path}: {reason}")
     host = this_host(suite, machine_id(parsed.results, create=True))

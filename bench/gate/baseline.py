@@ -6,8 +6,10 @@ can be read. Nothing in them is rounded.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,13 +17,17 @@ from typing import TYPE_CHECKING, Any
 from bench.analysis import metrics
 from bench.errors import UserError, did_you_mean
 from bench.gate.samples import CellRuns, Made, Side
-from bench.stats.variance import Noise
+from bench.records.attempt import decode
+from bench.stats.variance import Noise  # noqa: TC001 - msgspec reads the annotations
+from ncf.record import RecordError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-SCHEMA_VERSION = 2
-"""History: 1 (2026-11) first form; 2 (2026-11) `calibrated`, and `noise` of a cell."""
+
+SCHEMA_VERSION = 3
+"""History: 1 (2026-11) first form; 2 (2026-11) `calibrated`, and `noise` of a cell;
+3 (2026-12) facts are values, no longer the text that was shown."""
 
 
 @dataclass(frozen=True)
@@ -106,78 +112,137 @@ def from_text(text: str, where: str) -> Baseline:
     """Read the file; versions from 1 to this program's are understood.
 
     Raises:
-        UserError: no baseline, a later schema, or samples that cannot be ones; names the place.
+        UserError: not a baseline, a later schema, a field of a wrong type, or samples that cannot
+            be compared; names the place.
     """
     try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise UserError(f"{where}: not JSON ({error}): no baseline") from None
-    if not isinstance(data, dict) or data.get("kind") != "baseline":
-        raise UserError(f"{where}: no baseline (`bench baseline save SUITE` makes one)")
-    version = data.get("schema_version")
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        raise UserError(
-            f"{where}: schema_version {version!r} is not between 1 and {SCHEMA_VERSION}: "
-            "a later program wrote it"
-        )
-    try:
-        name = str(data["name"])
-        cells = [_read_cell(cell) for cell in data["cells"]]
-        found = Baseline(
-            name=name,
-            suite=str(data["suite"]),
-            saved=Signed(**data["saved"]),
-            side=Side(f"baseline {name}", {cell.key: cell for cell in cells}),
-            promoted=tuple(
-                (str(one["name"]), Signed(one["who"], one["why"], one["when"]))
-                for one in data.get("promoted", ())
-            ),
-            # Neither was in schema 1.
-            calibrated=Signed(**data["calibrated"]) if data.get("calibrated") else None,
-            noise={
-                (str(cell["key"]), metric): Noise(**found)
-                for cell in data["cells"]
-                for metric, found in cell.get("noise", {}).items()
-            },
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{where}: broken baseline: {type(error).__name__} {error}") from None
-    for cell in cells:
-        _check(cell, where)
-    return found
-
-
-def _read_cell(data: Mapping[str, Any]) -> CellRuns:
-    runs = data["runs"]
-    columns = (runs["seed"], runs["attempt"], runs["finished_at"])
-    return CellRuns(
-        key=str(data["key"]),
-        label=str(data["label"]),
-        facts={
-            part: {name: str(value) for name, value in found.items()}
-            for part, found in data["facts"].items()
+        data = decode(text, _File, "baseline", SCHEMA_VERSION)
+    except RecordError as error:
+        raise UserError(f"{where}: not a baseline (`bench baseline save`): {error}") from None
+    cells = [_cell_of(cell, data.schema_version, where) for cell in data.cells]
+    return Baseline(
+        name=data.name,
+        suite=data.suite,
+        saved=data.saved,
+        side=Side(f"baseline {data.name}", {cell.key: cell for cell in cells}),
+        promoted=tuple(
+            (item.name, Signed(item.who, item.why, item.when)) for item in data.promoted
+        ),
+        calibrated=data.calibrated,
+        noise={
+            (cell.key, name): noise for cell in data.cells for name, noise in cell.noise.items()
         },
-        fingerprint=dict(data["fingerprint"]),
-        runs=tuple(Made(int(s), int(a), str(t)) for s, a, t in zip(*columns, strict=True)),
-        samples={
-            name: tuple(None if value is None else float(value) for value in values)
-            for name, values in data["samples"].items()
-        },
-        flags={name: int(n) for name, n in data.get("flags", {}).items()},
     )
+
+
+@dataclass(frozen=True)
+class _Promotion(Signed):
+    name: str
+
+
+@dataclass(frozen=True)
+class _Runs:
+    seed: tuple[int, ...]
+    attempt: tuple[int, ...]
+    finished_at: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _FileCell:
+    key: str
+    label: str
+    fingerprint: dict[str, str]
+    facts: dict[str, dict[str, Any]]
+    runs: _Runs
+    samples: dict[str, tuple[float | None, ...]]
+    flags: dict[str, int] = field(default_factory=dict)
+    noise: dict[str, Noise] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _File:
+    """What msgspec reads; fields with a default are not in every schema."""
+
+    schema_version: int
+    name: str
+    suite: str
+    saved: Signed
+    cells: tuple[_FileCell, ...]
+    promoted: tuple[_Promotion, ...] = ()
+    calibrated: Signed | None = None
+
+
+def _cell_of(data: _FileCell, version: int, where: str) -> CellRuns:
+    runs = data.runs
+    if not len(runs.seed) == len(runs.attempt) == len(runs.finished_at):
+        raise UserError(f"{where}: broken baseline: the runs of cell {data.key} differ in length")
+    cell = CellRuns(
+        key=data.key,
+        label=data.label,
+        facts=data.facts if version >= 3 else _values_of_text(data.facts),
+        fingerprint=data.fingerprint,
+        runs=tuple(map(Made, runs.seed, runs.attempt, runs.finished_at)),
+        samples=data.samples,
+        flags=data.flags,
+    )
+    _check(cell, where)
+    return cell
+
+
+def _values_of_text(facts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, Any]]:
+    """Facts of schemas 1 and 2, which held them as the text that was shown then."""
+    return {
+        part: {name: _value_of_text(part, name, text) for name, text in values.items()}
+        for part, values in facts.items()
+    }
+
+
+def _value_of_text(part: str, name: str, text: str) -> Any:
+    if name == "gpus":
+        return _gpus(text)
+    if part == "cell" or name in _NUMBERS:
+        return _parsed(text)
+    return None if text == "unknown" else text
+
+
+_NUMBERS = ("cores", "memory_gib", "gpu_count", "mig_slices", "candidates_per_user", "k")
+_GPUS = re.compile(r"(\d+)x (.*?)(?: \(([\d.]+) ([KMGT])iB\))?(?:, (?=\d+x )|$)")
+_GIB = {"K": 2**-20, "M": 2**-10, "G": 1, "T": 2**10}
+
+
+def _gpus(text: str) -> list[list[Any]]:
+    """`8x NVIDIA A100-SXM4-40GB (40.0 GiB)`, as Machine.gpu_kinds has it; [] for `no GPU`."""
+    return [
+        [int(count), name, round(float(size) * _GIB[unit], 1) if size else None]
+        for count, name, size, unit in _GPUS.findall(text)
+    ]
+
+
+def _parsed(text: str) -> Any:
+    """The value that was written as text: `2`, `0.0045`, `True`, `256-128-64`, `unknown`."""
+    words: dict[str, Any] = {"unknown": None, "None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    parts = text.split("-")
+    if all(part.isdecimal() for part in parts):
+        return [int(part) for part in parts]
+    return text
 
 
 def _check(cell: CellRuns, where: str) -> None:
     """A zero or a missing sample cannot be divided by, and must not become a pass."""
     for name, values in cell.samples.items():
-        one = metrics.gated(name, f"{where}: cell {cell.key}: ")
+        metric = metrics.gated(name, f"{where}: cell {cell.key}: ")
         if len(values) != len(cell.runs):
             raise UserError(
                 f"{where}: broken baseline: {name} of cell {cell.key} has {len(values)} values "
                 f"for {len(cell.runs)} runs"
             )
         for value in cell.values(name):
-            if not math.isfinite(value) or (one.scale == "ratio" and value <= 0):
+            if not math.isfinite(value) or (metric.scale == "ratio" and value <= 0):
                 raise UserError(
                     f"{where}: broken baseline: {name} of cell {cell.key} has the value "
                     f"{value:g}; save it again from good runs"

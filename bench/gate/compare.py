@@ -8,7 +8,8 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from bench.analysis.metrics import DEFAULT, HR_MARGINS, gated
-from bench.gate.samples import differences, pairs
+from bench.gate.samples import pairs
+from bench.records.identity import Difference, differences
 from bench.stats import decision as rule
 from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, Answer, Question
 from bench.stats.summary import ALPHA, ALPHA_GATE
@@ -56,7 +57,8 @@ class Line:
         key: of the tested cell, or of the baseline's where nothing was tested.
         before: median of the baseline's runs.
         after: median of the tested runs.
-        differing: what keeps the sides from being compared.
+        differing: facts that keep the sides from being compared.
+        missing: why there is nothing to compare with, if there is not.
     """
 
     key: str
@@ -66,7 +68,13 @@ class Line:
     answer: Answer
     before: float | None = None
     after: float | None = None
-    differing: tuple[str, ...] = ()
+    differing: tuple[Difference, ...] = ()
+    missing: str = ""
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """What keeps the sides from being compared, in words."""
+        return (*map(str, self.differing), *([self.missing] if self.missing else []))
 
     @property
     def verdict(self) -> str:
@@ -120,14 +128,17 @@ def _ask(
     if not a and not b:
         return None, None
     margin = terms.margin(metric, cell.facts["data"]["name"])
-    differing = differences(new, old, terms.across, terms.left_out) if old and new else ()
-    if old is None or new is None:
-        differing = ("no such cell in the baseline" if old is None else "no run of this cell here",)
+    differing: tuple[Difference, ...] = ()
+    missing = ""
+    if old and new:
+        differing = differences(old.facts, new.facts, terms.across, terms.left_out)
+    else:
+        missing = "no run of this cell here" if old else "no such cell in the baseline"
     before, after = (median(values) if values else None for values in (a, b))
-    verdict = NOT_COMPARABLE if differing else INCONCLUSIVE
+    verdict = NOT_COMPARABLE if differing or missing else INCONCLUSIVE
     answer = Answer(verdict, (len(a), len(b)))
-    line = Line(cell.key, cell.label, metric, margin, answer, before, after, differing)
-    if differing:
+    line = Line(cell.key, cell.label, metric, margin, answer, before, after, differing, missing)
+    if line.obstacles:
         return line, None
     noise = (terms.noise or {}).get((cell.key, metric.name))
     question = Question(

@@ -86,7 +86,7 @@ def _p(value: float) -> str:
 def told(line: Line) -> str:
     """The verdict, with what it would take or what stands against it."""
     if line.verdict == NOT_COMPARABLE:
-        return f"{NOT_COMPARABLE} ({', '.join(keys(line)) or line.differing[0]})"
+        return f"{NOT_COMPARABLE} ({', '.join(keys(line)) or line.missing})"
     if line.verdict != INCONCLUSIVE:
         return line.verdict
     answer = line.answer
@@ -98,7 +98,7 @@ def told(line: Line) -> str:
 
 def keys(line: Line) -> tuple[str, ...]:
     """The facts that differ: "hardware.gpus"."""
-    return tuple(text.partition(":")[0] for text in line.differing if ":" in text)
+    return tuple(difference.key for difference in line.differing)
 
 
 def markdown(
@@ -108,7 +108,7 @@ def markdown(
     nodes: list[Node] = [Heading(2, f"{title}: {headline(lines)}")]
     nodes += [Text(line) for line in about]
     nodes.append(Tabled("gate", title, table(lines)))
-    differing = dict.fromkeys(f"{line.label}: {text}" for line in lines for text in line.differing)
+    differing = dict.fromkeys(f"{line.label}: {text}" for line in lines for text in line.obstacles)
     if differing:
         nodes += [Text("**Not comparable**, because they differ in:"), Items(tuple(differing))]
     if warnings:
@@ -140,7 +140,7 @@ def plain(line: Line) -> dict[str, Any]:
         "n_needed": answer.needed,
         "verdict": line.verdict,
         "reason": answer.reason,
-        "differing": list(line.differing),
+        "differing": list(line.obstacles),
     }
 
 
@@ -177,7 +177,7 @@ def junit(suite: str, lines: Sequence[Line], failing: Sequence[str], errors: Seq
         )
         if line.verdict in failing:
             failed = ET.SubElement(case, "failure", type=line.verdict, message=sentence(line))
-            failed.text = "\n".join(line.differing)
+            failed.text = "\n".join(line.obstacles)
         elif _skipped(line, failing):
             ET.SubElement(case, "skipped", message=sentence(line))
         ET.SubElement(case, "system-out").text = sentence(line)
@@ -195,7 +195,7 @@ def _skipped(line: Line, failing: Sequence[str]) -> bool:
 def sentence(line: Line) -> str:
     """A line of the table in words."""
     n = f"n = {line.answer.n[0]} and {line.answer.n[1]}"
-    detail = "; ".join(line.differing) if line.differing else f"{change(line)}, {n}"
+    detail = "; ".join(line.obstacles) if line.obstacles else f"{change(line)}, {n}"
     return f"{line.label}, {line.metric.name}: {told(line)}: {detail}"
 
 

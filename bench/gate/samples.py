@@ -1,4 +1,4 @@
-"""A side of a comparison: per cell the facts that must agree, and every sample of every run. Pure.
+"""One side of a comparison: per cell its facts (records.identity) and every sample. Pure.
 
 A side is made of stored attempts or read from a baseline; from then on the two are alike.
 """
@@ -7,30 +7,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.analysis import metrics
-from bench.analysis.labels import plain
-from bench.records.identity import (
-    CODE,
-    HOROVOD,
-    NOT_USED,
-    Condition,
-    Fingerprint,
-    Machine,
-    gpus_text,
-)
+from bench.analysis.labels import axes_text
+from bench.records.identity import Condition, Facts, Fingerprint, differences, facts
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from bench.records.attempt import Attempt
-
-TRAINER = "ncf"
-"""The trainer's own version, beside those of what it is built on."""
-PARTS = ("hardware", "software", "code", "data", "protocol", "cell")
-"""What a fingerprint consists of, and what --across can leave out."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,7 @@ class CellRuns:
 
     Attributes:
         label: axes for people: "ranks 1, precision fp32".
-        facts: by part of the fingerprint, what must agree.
+        facts: what must agree; see records.identity.
         fingerprint: the same as short hashes.
         samples: by metric, a value a run; None where a run has none.
         flags: how many runs have each flag.
@@ -56,7 +43,7 @@ class CellRuns:
 
     key: str
     label: str
-    facts: Mapping[str, Mapping[str, str]]
+    facts: Facts
     fingerprint: Mapping[str, str]
     runs: tuple[Made, ...]
     samples: Mapping[str, tuple[float | None, ...]]
@@ -103,7 +90,7 @@ def _cell(runs: Sequence[Attempt]) -> CellRuns:
     flags = Counter(flag for run in runs for flag in run.flags)
     return CellRuns(
         key=newest.cell.key,
-        label=", ".join(f"{name} {plain(v)}" for name, v in newest.cell.axes.items()) or "all",
+        label=axes_text(newest.cell.axes),
         facts=facts(newest),
         fingerprint=asdict(Fingerprint.of(newest)),
         runs=tuple(Made(run.seed, run.attempt, run.finished_at) for run in runs),
@@ -117,75 +104,6 @@ def _cell(runs: Sequence[Attempt]) -> CellRuns:
 def _samples(metric: metrics.Metric, runs: Sequence[Attempt]) -> tuple[float | None, ...]:
     found = (metric.of(run) for run in runs)
     return tuple(None if isinstance(value, Missing) else value for value in found)
-
-
-def facts(attempt: Attempt) -> dict[str, dict[str, str]]:
-    """What must agree before two runs may be compared, by part of the fingerprint, as text."""
-    run, machine = attempt.run, Machine.of(attempt.host)
-    assert run is not None
-    versions = {name: v for name, v in run.versions.items() if v != NOT_USED}
-    code = {name: versions.pop(name, "unknown")[:12] for name in (CODE, TRAINER)}
-    gpus: Sequence[Mapping[str, Any]] = attempt.host.get("gpus") or ()
-    options = {**attempt.cell.trainer_options, "batch_size": run.global_batch}
-    options.pop("precision", None)  # what was effective counts
-    return {
-        "hardware": {
-            "processor": machine.cpu_model,
-            "cores": _known(machine.cores),
-            "memory_gib": _known(machine.memory_gib),
-            "gpus": gpus_text(machine),
-            "gpu_count": str(len(gpus)),
-            "mig_slices": str(sum(bool(gpu.get("card")) for gpu in gpus)),
-            "driver": _known(machine.driver),
-            "machine_id": _known(machine.name),
-            **({"ranks_on_hosts": machine.slots} if machine.slots else {}),
-        },
-        "software": dict(sorted(versions.items())),
-        "code": code,
-        "data": {"name": run.dataset.name, "hash": run.dataset.hash},
-        "protocol": {
-            "protocol": run.dataset.protocol,
-            "candidates_per_user": str(run.dataset.candidates_per_user),
-            "candidates_hash": run.dataset.candidates_hash,
-            "k": str(run.topk),
-        },
-        "cell": {
-            "ranks": str(run.world_size),
-            "precision": run.precision.effective,
-            **{name: plain(value) for name, value in sorted(options.items())},
-        },
-    }
-
-
-def _known(value: object) -> str:
-    return "unknown" if value is None else str(value)
-
-
-def differences(
-    ours: CellRuns, theirs: CellRuns, across: Sequence[str] = (), left_out: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """What keeps two cells from being compared: "hardware.gpus: 8x A (baseline) or 1x B (here)".
-
-    Other code is what a gate is there to compare: it never keeps cells apart.
-
-    Args:
-        ours: of the tested side.
-        theirs: of the baseline.
-        across: parts that may differ.
-        left_out: single keys that may differ.
-    """
-    found = []
-    for part in PARTS:
-        if part == CODE or part in across:
-            continue
-        a, b = theirs.facts.get(part, {}), ours.facts.get(part, {})
-        for name in dict.fromkeys((*a, *b)):
-            if name == HOROVOD and not (name in a and name in b):
-                continue  # one rank may not have loaded it
-            if f"{part}.{name}" not in left_out and a.get(name) != b.get(name):
-                old, new = (one.get(name, "not there") for one in (a, b))
-                found.append(f"{part}.{name}: {old} in the baseline, {new} here")
-    return tuple(found)
 
 
 def pairs(
@@ -206,7 +124,7 @@ def pairs(
         if not old:
             found.append((None, cell))
             continue
-        nearest = min(old, key=lambda one: len(differences(cell, one, across)))
+        nearest = min(old, key=lambda cell_: len(differences(cell_.facts, cell.facts, across)))
         old.remove(nearest)
         found.append((nearest, cell))
     return [*found, *((cell, None) for cell in old)]

@@ -1,15 +1,17 @@
-"""One attempt as it is stored: its fields and its JSON form. Pure."""
+"""One attempt as it is stored: its fields and its JSON form, decoded with checked types. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from bench.suite.model import Cell
-from ncf.record import RecordError, RunRecord
+import msgspec
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from bench.suite.model import Cell  # noqa: TC001 - msgspec reads the annotations
+from ncf.record import RecordError, RunRecord, check_header
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 """History: 1 (2026-11) first form."""
@@ -80,51 +82,53 @@ class Attempt:
             "run": self.run.to_dict() if self.run else None,
         }
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], cells: dict[str, Cell] | None = None) -> Attempt:
-        """Rebuild an attempt; RecordError says what is missing, unknown or of a later schema.
 
-        Args:
-            data: of the file.
-            cells: cells seen before, by key; an equal one is used again instead of a new one.
-        """
-        version = data.get("schema_version")
-        if data.get("kind") != "attempt":
-            raise RecordError(f"kind {data.get('kind')!r} is not an attempt")
-        if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-            raise RecordError(f"schema_version {version!r} is not between 1 and {SCHEMA_VERSION}")
-        try:
-            attempt = cls(
-                suite=str(data["suite"]),
-                cell=_cell(data["cell"], {} if cells is None else cells),
-                seed=int(data["seed"]),
-                attempt=int(data["attempt"]),
-                status=str(data["status"]),
-                failure=Failure(**data["failure"]) if data["failure"] else None,
-                started_at=str(data["started_at"]),
-                finished_at=str(data["finished_at"]),
-                wall_seconds=float(data["wall_seconds"]),
-                command=tuple(data["command"]),
-                log=str(data["log"]),
-                host=data["host"],
-                telemetry=data["telemetry"],
-                run=RunRecord.from_dict(data["run"]) if data["run"] is not None else None,
-                flags=tuple(data.get("flags", ())),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise RecordError(f"broken attempt: {type(error).__name__} {error}") from None
-        if attempt.status not in STATUSES:
-            raise RecordError(f"status {attempt.status!r} is none of {', '.join(STATUSES)}")
-        if attempt.status == "ok" and attempt.run is None:
-            raise RecordError("status ok without the run's record")
-        return attempt
+def read_attempt(content: bytes) -> Attempt:
+    """An attempt from its file; unknown keys of later versions are ignored.
+
+    Raises:
+        RecordError: another kind of file, a later schema, or a field of a wrong type.
+    """
+    return _checked(decode(content, Attempt, "attempt", SCHEMA_VERSION))
 
 
-def _cell(data: Mapping[str, Any], seen: dict[str, Cell]) -> Cell:
-    def values(items: Mapping[str, Any]) -> dict[str, Any]:
-        return {k: tuple(v) if isinstance(v, list) else v for k, v in items.items()}
+def attempt_of(data: Mapping[str, Any]) -> Attempt:
+    """The same from JSON that was parsed already."""
+    return read_attempt(msgspec.json.encode(data))
 
-    axes, options = values(data["axes"]), values(data["options"])
-    key = str(data["key"])
-    known = seen.setdefault(key, Cell(axes, options, key))
-    return known if (known.axes, known.options) == (axes, options) else Cell(axes, options, key)
+
+def _checked(attempt: Attempt) -> Attempt:
+    if attempt.status not in STATUSES:
+        raise RecordError(f"status {attempt.status!r} is none of {', '.join(STATUSES)}")
+    if attempt.status == "ok" and attempt.run is None:
+        raise RecordError("status ok without the run's record")
+    if attempt.run is not None:
+        check_header(attempt.run.schema_version, attempt.run.status)
+    return attempt
+
+
+@dataclass(frozen=True)
+class _Header:
+    schema_version: Any = None
+    kind: Any = None
+
+
+def decode(content: bytes | str, cls: type[T], kind: str, newest: int) -> T:
+    """A JSON object with `kind` and `schema_version` as an instance of a dataclass.
+
+    Raises:
+        RecordError: not JSON, another kind, a schema later than `newest`, or a field of a wrong
+            type ("Expected `int`, got `str` - at `$.seed`").
+    """
+    try:
+        header = msgspec.json.decode(content, type=_Header)
+        if header.kind != kind:
+            raise RecordError(f"kind {header.kind!r} is not {kind!r}")
+        version = header.schema_version
+        if not isinstance(version, int) or not 1 <= version <= newest:
+            raise RecordError(f"schema_version {version!r} is not between 1 and {newest}")
+        return msgspec.json.decode(content, type=cls)
+    except msgspec.ValidationError as error:
+        raise RecordError(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RecordError(f"not JSON ({error})") from None

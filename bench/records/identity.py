@@ -1,17 +1,22 @@
-"""What identifies a run: which runs may be pooled, and which are stale. Pure."""
+"""What identifies a run, as values: which runs are pooled, compared and stale. Pure.
+
+Nothing here decides by text. The words for people (`gpus_text`, `fact_text`) are made from the
+values and may change freely.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from bench.render import units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Sequence
 
     from bench.records.attempt import Attempt
     from bench.suite.model import Cell
@@ -35,12 +40,22 @@ class Machine:
     slots: str | None = None
     """Ranks on each of several hosts, `8+8`."""
 
+    @property
+    def gpu_kinds(self) -> list[list[Any]]:
+        """Number, name and memory in GiB (to a tenth; None if unknown) of each kind of GPU."""
+        kinds = Counter(self.gpus)
+        return [
+            [count, name, None if memory is None else round(memory / 2**30, 1)]
+            for (name, memory), count in kinds.items()
+        ]
+
     @classmethod
     def of(cls, host: Mapping[str, Any]) -> Machine:
         """The machine that an attempt's `host` describes."""
         memory = host.get("memory_bytes")
-        found = host.get("gpus") or ()
-        gpus = tuple((str(gpu.get("name")), gpu.get("memory_bytes")) for gpu in found)
+        gpus = tuple(
+            (str(gpu.get("name")), gpu.get("memory_bytes")) for gpu in host.get("gpus") or ()
+        )
         return cls(
             cpu_model=str(host.get("cpu_model") or "unknown processor"),
             cores=host.get("cores"),
@@ -72,8 +87,101 @@ class Condition:
         return cls(machine, run.dataset, run.topk, tuple(sorted(versions.items())))
 
 
-CODE, HOROVOD = "code", "horovod"
-"""Names among the versions of a record; the first is a hash of the trainer's source."""
+TRAINER, CODE, HOROVOD = "ncf", "code", "horovod"
+"""Names among the versions of a record: the trainer's own, and a hash of its source."""
+PARTS = ("hardware", "software", CODE, "data", "protocol", "cell")
+"""What identifies a run consists of. Runs are pooled if all parts agree, and compared by a gate if
+all but the code do; a run is stale where software or code differ from what is installed."""
+
+Facts = Mapping[str, Mapping[str, Any]]
+"""By part and name, what must agree; values are what JSON has, None where a record does not say."""
+
+
+def facts(attempt: Attempt) -> dict[str, dict[str, Any]]:
+    """Everything that identifies a good attempt."""
+    run, condition = attempt.run, Condition.of(attempt)
+    assert run is not None
+    machine, data, versions = condition.machine, condition.dataset, dict(condition.versions)
+    code = {name: (versions.pop(name, "") or None) for name in (CODE, TRAINER)}
+    gpus: Sequence[Mapping[str, Any]] = attempt.host.get("gpus") or ()
+    options = {**attempt.cell.trainer_options, "batch_size": run.global_batch}
+    options.pop("precision", None)  # what was effective counts
+    return {
+        "hardware": {
+            "processor": machine.cpu_model,
+            "cores": machine.cores,
+            "memory_gib": machine.memory_gib,
+            "gpus": machine.gpu_kinds,
+            "gpu_count": len(gpus),
+            "mig_slices": sum(bool(gpu.get("card")) for gpu in gpus),
+            "driver": machine.driver,
+            "machine_id": machine.name,
+            **({"ranks_on_hosts": machine.slots} if machine.slots else {}),
+        },
+        "software": versions,
+        CODE: {name: value and value[:12] for name, value in code.items()},
+        "data": {"name": data.name, "hash": data.hash},
+        "protocol": {
+            "protocol": data.protocol,
+            "candidates_per_user": data.candidates_per_user,
+            "candidates_hash": data.candidates_hash,
+            "k": condition.topk,
+        },
+        "cell": {
+            "ranks": run.world_size,
+            "precision": run.precision.effective,
+            **{name: listed(value) for name, value in sorted(options.items())},
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A fact on which a baseline and new runs disagree; ABSENT where one side does not have it."""
+
+    part: str
+    name: str
+    baseline: Any
+    here: Any
+
+    @property
+    def key(self) -> str:
+        """`hardware.gpus`."""
+        return f"{self.part}.{self.name}"
+
+    def __str__(self) -> str:
+        old, new = (fact_text(self.name, value) for value in (self.baseline, self.here))
+        return f"{self.key}: {old} in the baseline, {new} here"
+
+
+ABSENT = object()
+
+
+def differences(
+    baseline: Facts, here: Facts, across: Sequence[str] = (), left_out: Sequence[str] = ()
+) -> tuple[Difference, ...]:
+    """What keeps two cells from being compared.
+
+    Other code is what a gate is there to compare: it never keeps cells apart.
+
+    Args:
+        baseline: facts of the older runs.
+        here: facts of the tested runs.
+        across: parts that may differ.
+        left_out: keys of single facts that may differ.
+    """
+    result = []
+    for part in PARTS:
+        if part == CODE or part in across:
+            continue
+        old, new = baseline.get(part, {}), here.get(part, {})
+        for name in dict.fromkeys((*old, *new)):
+            if name == HOROVOD and not (name in old and name in new):
+                continue  # one rank may not have loaded it
+            item = Difference(part, name, old.get(name, ABSENT), new.get(name, ABSENT))
+            if item.baseline != item.here and item.key not in left_out:
+                result.append(item)
+    return tuple(result)
 
 
 @dataclass(frozen=True)
@@ -182,14 +290,22 @@ class DataIdentity:
 
 def gpus_text(machine: Machine) -> str:
     """The GPUs in words: "8x NVIDIA A100-SXM4-40GB (40.0 GiB)", "no GPU"."""
-    kinds = Counter(machine.gpus)
-    return (
-        ", ".join(
-            f"{count}x {name}" + (f" ({units.size(memory)})" if memory else "")
-            for (name, memory), count in kinds.items()
+    return fact_text("gpus", machine.gpu_kinds)
+
+
+def fact_text(name: str, value: Any) -> str:
+    """A fact in words."""
+    if value is ABSENT:
+        return "not there"
+    if name == "gpus":
+        kinds = (
+            f"{count}x {model}" + (f" ({units.size(gib * 2**30)})" if gib else "")
+            for count, model, gib in value
         )
-        or "no GPU"
-    )
+        return ", ".join(kinds) or "no GPU"
+    if isinstance(value, list):
+        return "-".join(map(str, value))
+    return "unknown" if value is None else str(value)
 
 
 def listed(value: Any) -> Any:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import json
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bench.files import write_new
-from bench.records.attempt import Attempt
-from ncf.record import RecordError, read_json
+from bench.records.attempt import read_attempt
+from ncf.record import RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
-    from bench.suite.model import Cell
+    from bench.records.attempt import Attempt
 
-
+T = TypeVar("T")
 _FILE_NAME = re.compile(r"seed(\d+)-a(\d+)\.json")
 
 
@@ -74,23 +73,18 @@ class Store:
 
     def read(self, cell_key: str, seed: int, number: int) -> Attempt | str:
         """One attempt with everything in it, or why it cannot be used."""
-        return _read(self.path(cell_key, seed, number), cell_key, seed, number, Shared())
+        return _read(self.path(cell_key, seed, number), cell_key, seed, number, {})
 
-    def load(self, *, brief: bool = False) -> Loaded:
-        """Read every attempt. A file that cannot be read is listed, never an error.
-
-        Args:
-            brief: without epochs, configuration and telemetry, which planning does not need: ten
-                thousand runs take seconds and hundreds of megabytes less then.
-        """
-        loaded, shared = Loaded([], []), Shared()
-        with _no_collection():
-            for key, seed, number, path in self.names():
-                attempt = _read(path, key, seed, number, shared, brief=brief)
-                if isinstance(attempt, str):
-                    loaded.unreadable.append((path, attempt))
-                else:
-                    loaded.attempts.append(attempt)
+    def load(self) -> Loaded:
+        """Read every attempt. A file that cannot be read is listed, never an error."""
+        loaded = Loaded([], [])
+        seen: dict[str, list[Any]] = {}
+        for key, seed, number, path in self.names():
+            attempt = _read(path, key, seed, number, seen)
+            if isinstance(attempt, str):
+                loaded.unreadable.append((path, attempt))
+            else:
+                loaded.attempts.append(attempt)
         return loaded
 
     def remove_leftovers(self) -> None:
@@ -117,85 +111,56 @@ class Store:
         return sorted(found)
 
 
-class Shared:
-    """Values that many records have in common are kept once."""
-
-    def __init__(self) -> None:
-        self.cells: dict[str, Cell] = {}
-        self._seen: dict[str, list[Any]] = {}
-
-    def put_into(self, data: dict[str, Any]) -> None:
-        """Replace a record's host and versions by equal ones seen before."""
-        data["host"] = self._same("host", data.get("host"))
-        if isinstance(data.get("run"), dict):
-            data["run"]["versions"] = self._same("versions", data["run"].get("versions"))
-
-    def _same(self, kind: str, value: Any) -> Any:
-        seen = self._seen.setdefault(kind, [])
-        for known in seen:
-            if known == value:
-                return known
-        seen.append(value)
-        return value
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Many small objects that all stay: looking for garbage among them again and again is waste."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
 def _read(
-    path: Path, key: str, seed: int, number: int, shared: Shared, *, brief: bool = False
+    path: Path, key: str, seed: int, number: int, seen: dict[str, list[Any]]
 ) -> Attempt | str:
     """The attempt in a file, or why it cannot be used."""
     try:
-        data = _brief(path) if brief else read_json(path)
-        shared.put_into(data)
-        attempt = Attempt.from_dict(data, shared.cells)
+        attempt = _shared(read_attempt(path.read_bytes()), seen)
+    except OSError as error:
+        return error.strerror or str(error)
     except RecordError as error:
-        return str(error).removeprefix(f"{path}: ")
+        return str(error)
+    return misplaced(attempt, key, seed, number) or attempt
+
+
+def _shared(attempt: Attempt, seen: dict[str, list[Any]]) -> Attempt:
+    """The same attempt; what many records have in common is kept in memory once."""
+
+    def same(kind: str, value: T) -> T:
+        values = seen.setdefault(kind, [])
+        for other in values:
+            if other == value:
+                return cast("T", other)
+        values.append(value)
+        return value
+
+    cell, run = attempt.cell, attempt.run
+    cell = same(cell.key, (cell, cell.axes, cell.options))[0]
+    if run is not None:
+        versions, config = same("versions", run.versions), same(f"config {cell.key}", run.config)
+        dataset, hardware = same("dataset", run.dataset), same("hardware", run.hardware)
+        run = replace(run, versions=versions, config=config, dataset=dataset, hardware=hardware)
+    return replace(attempt, cell=cell, host=same("host", attempt.host), run=run)
+
+
+def misplaced(attempt: Attempt, key: str, seed: int, number: int) -> str:
+    """How an attempt differs from the place of its file; empty if it does not."""
     inside = (attempt.cell.key, attempt.seed, attempt.attempt)
     if inside == (key, seed, number):
-        return attempt
+        return ""
     return (
-        f"its place says cell {key}, seed {seed}, attempt {number}; "
-        f"it holds cell {inside[0]}, seed {inside[1]}, attempt {inside[2]}"
+        f"stored under cell {key}, seed {seed}, attempt {number} but contains "
+        f"cell {inside[0]}, seed {inside[1]}, attempt {inside[2]}"
     )
 
 
-def _brief(path: Path) -> dict[str, Any]:
-    """A record without its long parts; a file that is not as it was written is read whole."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise RecordError(f"{path}: {error.strerror or error}") from None
-    data = json.loads(without_bulk(content)) if is_sealed(content) else read_json(path)
-    if isinstance(data.get("run"), dict):
-        data["run"] |= {"epochs": (), "config": {}}
-    return {**data, "telemetry": None, "command": ()}
-
-
-def load(suite_dir: Path, *, brief: bool = False) -> Loaded:
+def load(suite_dir: Path) -> Loaded:
     """All attempts stored under results/<suite>; see Store.load."""
-    return Store(suite_dir).load(brief=brief)
+    return Store(suite_dir).load()
 
 
 _SEAL = b',\n "sha256": "'
-
-
-_BULK = (
-    (b'\n "telemetry": {\n', b"\n },", b'\n "telemetry": null,'),
-    (b'\n  "config": {\n', b"\n  },", b'\n  "config": {},'),
-    (b'\n  "epochs": [\n', b"\n  ],", b'\n  "epochs": [],'),
-)
-"""Begin and end of what planning does not need, and what stands for it; see `without_bulk`."""
 
 
 def sealed(text: str) -> str:
@@ -211,17 +176,3 @@ def is_sealed(content: bytes) -> bool | None:
     if not found:
         return None
     return rest == hashlib.sha256(body).hexdigest().encode() + b'"\n}\n'
-
-
-def without_bulk(content: bytes) -> bytes:
-    """The content of a sealed file without its long parts, cut out before they are parsed.
-
-    A line feed cannot stand inside a JSON text, and the indentation tells the depth: in a file
-    that is as `write` laid it out, these places cannot be mistaken for others.
-    """
-    for begin, end, instead in _BULK:
-        first = content.find(begin)
-        last = content.find(end, first)
-        if 0 <= first < last:
-            content = content[:first] + instead + content[last + len(end) :]
-    return content

@@ -2,46 +2,43 @@
 
 from __future__ import annotations
 
-import math
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from bench.records.attempt import Attempt
+from bench.records.attempt import read_attempt
 from bench.records.identity import DataIdentity
+from bench.records.store import is_sealed, misplaced
 from bench.suite.model import Cell, Suite, cells, make_cell
 from ncf.record import Epoch, RecordError, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
+
+    from bench.records.attempt import Attempt
 
 SLACK = 1.001
 """Timed seconds may exceed those of the epoch by rounding, not by more."""
 
 
-def lint(
-    data: Mapping[str, Any], key: str, seed: int, number: int, suite: Suite | None
-) -> list[str]:
+def lint(content: bytes, key: str, seed: int, number: int, suite: Suite | None) -> list[str]:
     """Problems of one record, none if it is sound.
 
     Args:
-        data: the file's JSON.
+        content: of the file.
         key: its folder, which is the cell's key.
         seed: by its name.
         number: by its name, the attempt.
         suite: its suite as it is today, if that is known.
     """
     try:
-        attempt = Attempt.from_dict(data)
+        attempt = read_attempt(content)
     except RecordError as error:
         return [str(error)]
-    problems = []
-    inside = (attempt.cell.key, attempt.seed, attempt.attempt)
-    if inside != (key, seed, number):
-        problems.append(
-            f"its place says cell {key}, seed {seed}, attempt {number}; it holds cell {inside[0]}, "
-            f"seed {inside[1]}, attempt {inside[2]}"
-        )
+    problems = ["checksum mismatch: the file was modified or is corrupt"]
+    problems = problems if is_sealed(content) is False else []
+    if place := misplaced(attempt, key, seed, number):
+        problems.append(place)
     problems += _attempt(attempt)
     if suite is not None:
         problems += _cell(attempt, suite)
@@ -59,7 +56,7 @@ def _attempt(attempt: Attempt) -> list[str]:
         problems.append(f"no times: {attempt.started_at!r} to {attempt.finished_at!r}")
     elif finished < started:
         problems.append(f"it ended {attempt.finished_at}, before it began {attempt.started_at}")
-    if not (math.isfinite(attempt.wall_seconds) and attempt.wall_seconds >= 0):
+    if attempt.wall_seconds < 0:
         problems.append(f"wall_seconds is {attempt.wall_seconds}")
     if (attempt.failure is None) != (attempt.status == "ok"):
         problems.append(f"status {attempt.status} with failure {attempt.failure}")
@@ -99,8 +96,6 @@ def _epoch(epoch: Epoch) -> list[str]:
         problems.append(f"{epoch.timed_samples} timed samples of {epoch.samples}")
     if epoch.timed_seconds > epoch.train_seconds * SLACK:
         problems.append(f"{epoch.timed_seconds} timed seconds of {epoch.train_seconds}")
-    if not math.isfinite(epoch.loss):
-        problems.append(f"loss {epoch.loss}")
     for name in ("hr_at_k", "ndcg_at_k"):
         value = getattr(epoch, name)
         if value is not None and not 0 <= value <= 1:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.files import utc_text, utc_time
 from bench.process import reaper
 from bench.process.supervise import Ended
-from bench.records.attempt import Attempt, Failure
+from bench.records.attempt import Attempt, Failure, attempt_of
 from bench.records.identity import DataIdentity
 from bench.sweep.classify_failure import classify
 from ncf.record import RecordError, read_json, read_run, write_json
@@ -95,7 +95,7 @@ def recover(store: Store, say: Callable[[str], None]) -> None:
 def _recover(store: Store, path: Path, say: Callable[[str], None]) -> None:
     try:
         content = read_json(path)
-        attempt = Attempt.from_dict(content["attempt"])
+        attempt = attempt_of(content["attempt"])
         token, host = str(content["token"]), content["host"]
         data = DataIdentity(**content["data"]) if content.get("data") else None
     except (RecordError, KeyError, TypeError) as error:

@@ -9,7 +9,8 @@ from sample_records import A100_HOST, CPU_HOST, grid, make_attempt, make_run, ma
 from bench.errors import UserError
 from bench.gate.baseline import Baseline, Signed, from_text, to_text
 from bench.gate.samples import side
-from bench.suite.model import cells
+from bench.records.identity import differences, fact_text
+from bench.suite.model import cells, make_cell
 
 SUITE = make_suite(axes={"ranks": (1, 2), "precision": ("fp32",)}, seeds=(1, 2, 3))
 SAVED = Signed("A. Person", "before the new kernel", "2026-11-30T09:00:00Z")
@@ -46,18 +47,39 @@ def test_the_text_is_for_people_too():
     golden.check("baseline.json", to_text(made()))
 
 
-def test_baselines_of_the_first_schema_load_for_ever():
-    text = (golden.FOLDER / "baseline-v1.json").read_text(encoding="utf-8")
+@pytest.mark.parametrize("version", [1, 2])
+def test_baselines_of_earlier_schemas_load_and_compare(version):
+    text = (golden.FOLDER / f"baseline-v{version}.json").read_text(encoding="utf-8")
 
     baseline = from_text(text, "old")
 
-    assert json.loads(text)["schema_version"] == 1
+    assert json.loads(text)["schema_version"] == version
+    now = made().side.cells
+    assert all(
+        differences(cell.facts, now[key].facts) == () for key, cell in baseline.side.cells.items()
+    )
     assert baseline.saved == SAVED
     assert [cell.label for cell in baseline.side.cells.values()] == [
         "ranks 1, precision fp32",
         "ranks 2, precision fp32",
     ]
     assert len(next(iter(baseline.side.cells.values())).values("throughput")) == 3
+
+
+def test_facts_written_as_text_are_read_as_values():
+    host = {**A100_HOST, "gpus": [{"name": "A, B (C)", "memory_bytes": 2**39}, *A100_HOST["gpus"]]}
+    options = {"layers": (256, 128), "fast": True, "learning_rate": 1e-4, "protocol": "given-99"}
+    cell = make_cell({"ranks": 1, "precision": "fp32"}, options, SUITE.data)
+    baseline = made([make_attempt(cell, 1, make_run(), host=host)])
+    data = json.loads(to_text(baseline))
+    (facts,) = (cell["facts"] for cell in data["cells"])
+    for part in facts:
+        facts[part] = {name: fact_text(name, value) for name, value in facts[part].items()}
+    assert facts["hardware"]["gpus"].startswith("1x A, B (C) (512.0 GiB), 8x NVIDIA A100")
+
+    read = from_text(json.dumps({**data, "schema_version": 2}), "old")
+
+    assert read.side.cells == baseline.side.cells
 
 
 def broken(change):
@@ -70,11 +92,11 @@ def broken(change):
     ("change", "told"),
     [
         (lambda d: d.update(schema_version=99), "schema_version 99"),
-        (lambda d: d.update(kind="attempt"), "no baseline"),
-        (lambda d: d.pop("saved"), "broken baseline: KeyError 'saved'"),
+        (lambda d: d.update(kind="attempt"), "not a baseline"),
+        (lambda d: d.pop("saved"), "missing required field `saved`"),
         (lambda d: d["cells"][0]["samples"]["throughput"].pop(), "has 2 values for 3 runs"),
         (lambda d: d["cells"][0]["samples"].update(speeed=[1, 2, 3]), "unknown metric 'speeed'"),
-        (lambda d: d["cells"][0]["runs"]["seed"].pop(), "broken baseline: ValueError"),
+        (lambda d: d["cells"][0]["runs"]["seed"].pop(), "the runs of cell"),
     ],
 )
 def test_what_is_no_baseline_is_told_in_one_line_with_its_file(change, told):

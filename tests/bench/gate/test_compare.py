@@ -180,8 +180,8 @@ def test_a_cell_without_a_partner_is_never_a_pass():
     fewer, more = (compare(a, b, Terms(("throughput",))) for a, b in ((both, one), (one, both)))
 
     assert [line.verdict for line in fewer] == [EQUIVALENT, NOT_COMPARABLE]
-    assert fewer[1].differing == ("no run of this cell here",)
-    assert more[1].differing == ("no such cell in the baseline",)
+    assert fewer[1].obstacles == ("no run of this cell here",)
+    assert more[1].obstacles == ("no such cell in the baseline",)
 
 
 def test_few_runs_say_how_many_are_needed():

@@ -1,12 +1,30 @@
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 
 import pytest
 from sample_records import A100_HOST, CPU_HOST, ML_100K, grid, make_attempt, make_run, make_suite
 
+from bench.analysis import labels
 from bench.analysis.group import group
-from bench.records.identity import Fingerprint, is_stale, summary
+from bench.gate.baseline import Baseline, Signed, from_text, to_text
+from bench.gate.compare import Terms, compare
+from bench.gate.report import keys
+from bench.gate.samples import side
+from bench.published import comparability
+from bench.records import identity
+from bench.records.identity import (
+    Condition,
+    Fingerprint,
+    differences,
+    facts,
+    is_stale,
+    summary,
+)
+from bench.render import units
+from bench.stats.decision import EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE
 from bench.suite.model import cells
 
 SUITE = make_suite(axes={"ranks": (2,), "precision": ("fp32",)}, seeds=(1, 2))
@@ -108,3 +126,58 @@ def test_each_precision_may_have_seeds_of_its_own_in_the_tables():
     (block,) = group(cells(suite), seeds, grid(suite)).blocks
     planned = {t.cell.precision: t.planned for t in block.tallies}
     assert planned == {"fp32": (1,), "amp": (1, 2, 3)}
+
+
+LABELS = {
+    identity: ("gpus_text", "fact_text"),
+    labels: ("plain", "precision_label", "machine_text", "axes_text", "counted", "cell_name"),
+    units: ("size", "count", "compact"),
+}
+
+
+def test_no_decision_depends_on_the_words_of_a_label(monkeypatch):
+    suite = make_suite(axes={"ranks": (1, 2), "precision": ("fp32", "amp")}, seeds=range(1, 8))
+    attempts = [replace(a, host=A100_HOST) for a in grid(suite)]
+    other = [replace(a, host=CPU_HOST, attempt=2) for a in attempts[:3]]
+
+    def decisions():
+        blocks = group(cells(suite), suite.seeds, attempts + other).blocks
+        lines = compare(baseline.side, side("here", attempts), Terms())
+        across = compare(baseline.side, side("here", other), Terms())
+        return (
+            [[len(pool.runs) for pool in block.pools] for block in blocks],
+            [(line.key, line.verdict, line.answer.difference) for line in lines],
+            [(line.key, line.verdict, keys(line)) for line in across],
+            [is_stale(a.run.versions, attempts[0].run.versions) for a in attempts],
+            [Fingerprint.of(a) for a in attempts],
+            [len(comparability.differences(block, "DGX A100 (8x A100 40GB)")) for block in blocks],
+        )
+
+    saved = to_text(Baseline("b", "s", Signed("a", "b", "c"), side("b", attempts)))
+    baseline = from_text(saved, "file")
+    before = decisions()
+    assert {verdict for _, verdict, _ in before[1]} == {EQUIVALENT, INCONCLUSIVE}
+    assert NOT_COMPARABLE in {verdict for _, verdict, _ in before[2]}
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("bench.")]
+    for home, names in LABELS.items():
+        for name in names:
+            function = getattr(home, name)
+            for module in modules:
+                if getattr(module, name, None) is function:
+                    monkeypatch.setattr(module, name, lambda *_a, **_k: "other words")
+    assert identity.gpus_text(None) == labels.plain(1) == "other words"
+
+    baseline = from_text(saved, "file")
+    assert decisions() == before
+    assert to_text(replace(baseline, side=side("b", attempts))).replace(
+        '"label": "other words"', ""
+    ) == re.sub(r'"label": "[^"]*"', "", saved)
+
+
+@pytest.mark.parametrize(("part", "change"), CHANGES)
+def test_pooling_comparison_and_fingerprint_look_at_the_same_facts(part, change):
+    old, new = attempt(), change(attempt())
+    assert Condition.of(old) != Condition.of(new)
+    differing = {item.part for item in differences(facts(old), facts(new))}
+    assert differing == ({part} if part != "code" else set())

@@ -32,7 +32,7 @@ def as_written(attempt):
 
 
 def problems(data, key=CELL.key, seed=1, number=1, suite=SUITE):
-    return lint(data, key, seed, number, suite)
+    return lint(json.dumps(data).encode(), key, seed, number, suite)
 
 
 def changed(edit):
@@ -78,7 +78,7 @@ def dataset(**values):
     [
         (epoch(hr_at_k=1.2), "epoch 2: hr_at_k 1.2 is no rate"),
         (epoch(ndcg_at_k=0.99), "epoch 2: NDCG 0.99 above HR 0.6"),
-        (epoch(loss=float("nan")), "epoch 2: loss nan"),
+        (epoch(loss=float("nan")), "not JSON"),
         (epoch(timed_samples=10**9), "timed samples of 495285"),
         (epoch(timed_seconds=1e9), "timed seconds of"),
         (epoch(epoch=7), "epochs 1, 7, 3 are not one after the other"),
@@ -100,8 +100,8 @@ def dataset(**values):
         (lambda d: d.update(started_at="yesterday"), "no times: 'yesterday'"),
         (lambda d: d.update(wall_seconds=-1), "wall_seconds is -1"),
         (lambda d: d["cell"]["options"].update(epochs=7), "its axes and options give the key"),
-        (lambda d: d.update(seed=2), "seed 1, attempt 1; it holds cell"),
-        (lambda d: d.pop("run"), "broken attempt: KeyError 'run'"),
+        (lambda d: d.update(seed=2), "seed 1, attempt 1 but contains cell"),
+        (lambda d: d.pop("run"), "status ok without the run's record"),
     ],
 )
 def test_what_cannot_be_is_named(edit, message):

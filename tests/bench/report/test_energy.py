@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -15,7 +14,7 @@ from bench.analysis.group import group
 from bench.plots.bars import samples_per_joule
 from bench.plots.places import Subject
 from bench.plots.run_order import run_order
-from bench.records.attempt import Attempt
+from bench.records.attempt import attempt_of
 from bench.records.store import Store
 from bench.report import resources
 from bench.report.build import tables
@@ -123,9 +122,7 @@ def test_run_order_rings_flagged_runs_and_crosses_those_that_slowed_down():
     attempts = grid(SUITE)
     attempts[3] = replace(attempts[3], flags=("busy_host",))
     slow = make_attempt(attempts[5].cell, 3, attempts[5].run, status="invalid", number=2)
-    slow = replace(
-        Attempt.from_dict(json.loads(json.dumps(slow.to_dict()))), flags=("slowed_down",)
-    )
+    slow = replace(attempt_of(slow.to_dict()), flags=("slowed_down",))
     block = block_of([*attempts, slow])
     figure = figure_of(run_order, Subject(block, "Sample", WHERE))
     everything = " ".join(" ".join(texts(figure)).split())
