@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncf.cli import need_tensorflow
 from ncf.cli.recommend import add_model_arguments, model_and_data
 from ncf.errors import UserError
 
@@ -25,7 +26,7 @@ MOST_STREAMS = 64
 _EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     """Give parser the arguments of `ncf evaluate`."""
     add_model_arguments(parser)
     parser.add_argument(
@@ -52,8 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
 
 
-def evaluate_command(parsed: argparse.Namespace) -> int:
+def evaluate(parsed: argparse.Namespace) -> int:
     """Run `ncf evaluate`."""
+    need_tensorflow()
     for name in ("topk", "valid_negative"):
         value = getattr(parsed, name)
         if value is not None and value < 1:

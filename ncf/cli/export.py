@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncf.cli import need_tensorflow
 from ncf.cli.recommend import add_model_arguments, model_and_data
 from ncf.errors import UserError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from ncf.model.neumf import Parameters
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def export_arguments(parser: argparse.ArgumentParser) -> None:
     """Give parser the arguments of `ncf export`."""
     add_model_arguments(parser)
     parser.add_argument("--output", required=True, metavar="DIR", help="where the SavedModel goes")
@@ -37,8 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="replace DIR if it is a SavedModel")
 
 
-def export_command(parsed: argparse.Namespace) -> int:
+def export(parsed: argparse.Namespace) -> int:
     """Run `ncf export`."""
+    need_tensorflow()
     target = Path(parsed.output)
     _check(target, force=parsed.force)
     data, restored = model_and_data(parsed.checkpoint, parsed.data)

@@ -19,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ncf import record
+from ncf.cli import need_tensorflow
+from ncf.config.infer import InferConfig
+from ncf.config.options import add_arguments, configuration
 from ncf.data import dataset
 from ncf.data.progress import say
 from ncf.errors import UserError
@@ -33,9 +36,9 @@ from ncf.training import checkpoint
 from ncf.training import epoch_log as tensorboard
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator
 
-    from ncf.config.infer import InferConfig
     from ncf.model.neumf import Parameters
 
 MOST_STREAMS = 64
@@ -43,6 +46,18 @@ MOST_STREAMS = 64
 _POOL_PAIRS = 1 << 20
 _POOL_BATCHES = 16
 _EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130}
+
+
+def infer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give parser the arguments of `ncf infer`."""
+    add_arguments(parser, InferConfig)
+
+
+def infer(parsed: argparse.Namespace) -> int:
+    """Run `ncf infer`."""
+    config = configuration(InferConfig, parsed)
+    need_tensorflow()
+    return run(config)
 
 
 def run(config: InferConfig) -> int:

@@ -27,7 +27,7 @@ PRESETS: Final = ("tiny", "100k", "1m", "20m", "20m-2m", "20m-500k")
 FORMATS: Final = ("auto", "tsv", "dat", "csv", "semicolon", "pipe")
 
 
-def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
+def prepare_arguments(parser: argparse.ArgumentParser) -> None:
     """Give parser the arguments of `ncf prepare`."""
     parser.add_argument(
         "input",
@@ -50,7 +50,7 @@ def add_prepare_arguments(parser: argparse.ArgumentParser) -> None:
     _add_common(parser, "seed of the candidates [1]", (*PROTOCOLS, "given"))
 
 
-def add_synthesize_arguments(parser: argparse.ArgumentParser) -> None:
+def synthesize_arguments(parser: argparse.ArgumentParser) -> None:
     """Give parser the arguments of `ncf synthesize`."""
     parser.add_argument("--preset", choices=PRESETS, required=True, help="shape of the data")
     _add_common(parser, "seed of the data and of the candidates [1]", PROTOCOLS)
@@ -97,7 +97,7 @@ def _scale(text: str) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def prepare_command(args: argparse.Namespace) -> int:
+def prepare(args: argparse.Namespace) -> int:
     """Run `ncf prepare`; a UserError says in one line what the user can correct."""
     if args.min_interactions is not None and args.min_interactions < 1:
         raise UserError(f"--min_interactions {args.min_interactions}: must be at least 1")
@@ -107,7 +107,7 @@ def prepare_command(args: argparse.Namespace) -> int:
     return _report(pipeline.prepare(args, stages), stages, as_json=args.json)
 
 
-def synthesize_command(args: argparse.Namespace) -> int:
+def synthesize(args: argparse.Namespace) -> int:
     """Run `ncf synthesize`; a UserError says in one line what the user can correct."""
     stages = _start(args)
     from ncf.data import pipeline

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncf.cli import need_tensorflow
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
+
+
+def probe_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give parser the arguments of `ncf probe`."""
+    parser.add_argument("--data", default="", help="a data folder whose hashes are verified")
+
+
+def probe(parsed: argparse.Namespace) -> int:
+    """Run `ncf probe`: print the facts as JSON."""
+    need_tensorflow()
+    print(json.dumps(facts(parsed.data)))
+    return 0
 
 
 def facts(data: str = "") -> dict[str, Any]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncf.cli import need_tensorflow
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _NAMED = 5
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def recommend_arguments(parser: argparse.ArgumentParser) -> None:
     """Give parser the arguments of `ncf recommend`."""
     add_model_arguments(parser)
     who = parser.add_mutually_exclusive_group(required=True)
@@ -61,8 +62,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def recommend_command(parsed: argparse.Namespace) -> int:
+def recommend(parsed: argparse.Namespace) -> int:
     """Run `ncf recommend`."""
+    need_tensorflow()
     if parsed.topk < 1:
         raise UserError(f"--topk {parsed.topk}: must be at least 1")
 

@@ -7,58 +7,55 @@ Filtering", WWW 2017, as NVIDIA trains it.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ncf.config import options
-from ncf.config.options import check_amp_only, flag, option, require
+from ncf.config.options import (
+    ABOVE_0,
+    SEED,
+    SHARE,
+    WIDTHS,
+    Options,
+    Parser,
+    Rule,
+    add_arguments,
+    configuration,
+    flag,
+    option,
+    shared,
+)
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-PATH_OPTIONS = (
-    "data",
-    "checkpoint_dir",
-    "load_checkpoint_path",
-    "log_path",
-    "record",
-    "tensorboard",
-)
-
 
 @dataclass(frozen=True)
-class TrainConfig:
-    """Everything a training run depends on. `validated` checks what single fields cannot."""
+class TrainConfig(Options):
+    """Everything a training run depends on."""
 
-    data: str = option("", "folder written by `ncf prepare` or `ncf synthesize`")
+    data: str = option("", "folder written by `ncf prepare` or `ncf synthesize`", path=True)
     mode: str = option(
         "train", "train, or only evaluate a checkpoint (test)", choices=("train", "test")
     )
-    epochs: int = option(30, "passes over the training positives")
-    batch_size: int = option(1048576, "samples per optimizer update, all ranks together")
-    factors: int = option(64, "width of the GMF embeddings")
+    epochs: int = option(30, "passes over the training positives", least=1)
+    batch_size: int = option(1048576, "samples per optimizer update, all ranks together", least=1)
+    factors: int = option(64, "width of the GMF embeddings", least=1)
     layers: tuple[int, ...] = option(
         (256, 256, 128, 64),
         "widths of the MLP; the first is the user and item embeddings side by side",
+        rule=WIDTHS,
     )
-    negative_samples: int = option(4, "fresh negatives per positive and epoch")
-    learning_rate: float = option(0.0045, "Adam's step size")
-    beta1: float = option(0.25, "Adam's decay of the first moment")
-    beta2: float = option(0.5, "Adam's decay of the second moment")
-    eps: float = option(1e-8, "Adam's epsilon")
-    dropout: float = option(0.5, "share of hidden units dropped after each hidden layer")
-    precision: str = option(
-        "fp32",
-        "fp32 (TF32 off), tf32 (on) or amp (float16 on a GPU, bfloat16 on a CPU)",
-        choices=("fp32", "tf32", "amp"),
+    negative_samples: int = option(4, "fresh negatives per positive and epoch", least=0)
+    learning_rate: float = option(0.0045, "Adam's step size", rule=ABOVE_0)
+    beta1: float = option(0.25, "Adam's decay of the first moment", rule=SHARE)
+    beta2: float = option(0.5, "Adam's decay of the second moment", rule=SHARE)
+    eps: float = option(1e-8, "Adam's epsilon", rule=ABOVE_0)
+    dropout: float = option(
+        0.5, "share of hidden units dropped after each hidden layer", rule=SHARE
     )
-    amp_dtype: str = option(
-        "auto",
-        "compute type of amp; auto is float16 on a GPU and bfloat16 on a CPU",
-        choices=("auto", "bfloat16", "float16"),
-    )
+    precision: str = shared("precision")
+    amp_dtype: str = shared("amp_dtype")
     loss_scale: str = option(
         "auto", "amp only: dynamic, a number, or auto (dynamic for float16, 1 for bfloat16)"
     )
@@ -69,13 +66,13 @@ class TrainConfig:
     )
     batching: str = option(
         "grouped",
-        "what an epoch shuffles: positives, their negatives beside them (grouped), or samples",
+        "unit that an epoch shuffles: a positive with its negatives (grouped), or a sample",
         choices=("grouped", "shuffled"),
     )
     parallel: str = option(
         "user-sharded",
-        "what several ranks share: nothing of a user, each rank having its own (user-sharded), or "
-        "every parameter (replicated, as published)",
+        "what several ranks share: every parameter (replicated, as published), or only those that "
+        "belong to no user (user-sharded: each rank has its own users)",
         choices=("user-sharded", "replicated"),
     )
     fp16_allreduce: bool = flag(
@@ -83,35 +80,43 @@ class TrainConfig:
     )
     micro_batch: str = option(
         "auto",
-        "fast only: samples that are computed at once; auto fills a CPU's cache, and is the whole "
+        "fast only: samples computed at once; auto fills a CPU's cache, and is the whole "
         "batch on a GPU",
     )
     xla: bool = flag("compile the whole gradient computation with XLA, as is always done on a GPU")
     seed: int | None = option(
-        None, "seed of weights, samples and dropout; drawn and recorded if not given"
+        None, "seed of weights, samples and dropout; drawn and recorded if not given", rule=SEED
     )
-    target: float = option(0.9562, "stop as soon as HR@k reaches this; 1.0 trains all epochs")
-    topk: int = option(10, "k of HR@k and NDCG@k")
+    target: float = option(
+        0.9562,
+        "stop as soon as HR@k reaches this; 1.0 trains all epochs",
+        rule=Rule("must lie in (0, 1]", lambda value: 0 < value <= 1),
+    )
+    topk: int = option(10, "k of HR@k and NDCG@k", least=1)
     protocol: str | None = option(
         None,
         "how candidates are drawn, or full: the whole catalogue; as prepared if not given",
         choices=("nvidia", "unique", "mlperf", "full"),
     )
     valid_negative: int | None = option(
-        None, "sampled candidates per test user; as prepared if not given"
+        None, "sampled candidates per test user; as prepared if not given", least=1
     )
-    valid_users_per_batch: int = option(2048, "test users scored at once, per rank")
-    eval_after: int = option(1, "first epoch that is evaluated (counted from 1)")
+    valid_users_per_batch: int = option(2048, "test users scored at once, per rank", least=1)
+    eval_after: int = option(1, "first epoch that is evaluated (counted from 1)", least=1)
     no_neg_trick: bool = flag("exact training negatives: never one of the user's training items")
-    checkpoint_dir: str = option("", "write the best and the last checkpoint there")
-    load_checkpoint_path: str = option("", "start from this checkpoint")
-    log_path: str = option("", "append DLLogger lines (DLLL {json}) to this file")
-    record: str = option("", "write the run's record (JSON) to this file")
+    checkpoint_dir: str = option("", "write the best and the last checkpoint there", path=True)
+    load_checkpoint_path: str = option("", "start from this checkpoint", path=True)
+    log_path: str = shared("log_path")
+    record: str = shared("record")
     tensorboard: str = option(
-        "", "write TensorBoard event files (loss, HR@k, NDCG@k, samples/s per epoch) there"
+        "",
+        "write TensorBoard event files (loss, HR@k, NDCG@k, samples/s per epoch) there",
+        path=True,
     )
-    threads: int = option(0, "CPU threads per rank; 0 shares the cores among the local ranks")
-    warmup_steps: int = option(1, "steps at the start that throughput leaves out")
+    threads: int = option(
+        0, "CPU threads per rank; 0 shares the cores among the local ranks", least=0
+    )
+    warmup_steps: int = option(1, "first steps that throughput leaves out", least=0)
     verbose: bool = flag("report progress within an epoch every 2 s instead of 15 s")
 
     @property
@@ -119,48 +124,22 @@ class TrainConfig:
         """Samples that are shuffled as one."""
         return 1 + self.negative_samples if self.batching == "grouped" else 1
 
-    def echo(self) -> dict[str, Any]:
-        """The options as used, for the record; paths are cut to their last part."""
-        return options.echo(self, PATH_OPTIONS)
-
-    def validated(self) -> TrainConfig:
-        """This configuration, or a UserError that names the first option out of range."""
-        positive = ("epochs", "batch_size", "factors", "topk", "valid_negative", "eval_after")
-        for name in (*positive, "valid_users_per_batch"):
-            value = getattr(self, name)
-            require(self, name, value is None or value >= 1, "must be at least 1")
-        for name in ("negative_samples", "threads", "warmup_steps"):
-            require(self, name, getattr(self, name) >= 0, "must be at least 0")
-        for name in ("learning_rate", "eps"):
-            value = getattr(self, name)
-            require(self, name, value > 0 and math.isfinite(value), "must be a number above 0")
-        for name in ("beta1", "beta2", "dropout"):
-            require(self, name, 0 <= getattr(self, name) < 1, "must lie in [0, 1)")
-        group = self.group_size
-        rule = f"must be at least {group}: a positive and its negatives are shuffled as one"
-        require(self, "batch_size", self.batch_size >= group, rule)
-        require(self, "target", 0 < self.target <= 1, "must lie in (0, 1]")
-        sizes_fit = len(self.layers) >= 1 and min(self.layers) >= 1 and self.layers[0] >= 2
-        require(self, "layers", sizes_fit, "needs positive widths, the first at least 2")
-        if self.seed is not None:
-            require(self, "seed", 0 <= self.seed < 2**63, "must lie in [0, 2**63)")
-        self._check_combinations()
-        return self
-
-    def _check_combinations(self) -> None:
+    def check_combinations(self) -> None:
+        """Raise a UserError if options are missing or contradict each other."""
         if not self.data:
             raise UserError("--data is missing: name a folder made by `ncf prepare`")
-        check_amp_only(self, ("amp_dtype", "loss_scale"))
+        group = self.group_size
+        rule = f"must be at least {group}: a positive and its negatives are shuffled as one"
+        self.require("batch_size", rule, holds=self.batch_size >= group)
+        self.check_amp_only("amp_dtype", "loss_scale")
         if self.loss_scale not in ("auto", "dynamic"):
             scale = _number(self.loss_scale)
-            if scale is None or not math.isfinite(scale) or scale <= 0:
-                raise UserError(
-                    f"--loss_scale {self.loss_scale}: give dynamic, auto or a number above 0"
-                )
+            holds = scale is not None and ABOVE_0.holds(scale)
+            self.require("loss_scale", "give dynamic, auto or a number above 0", holds=holds)
         if self.protocol == "full" and self.valid_negative is not None:
             raise UserError(
-                f"--valid_negative {self.valid_negative} means nothing with --protocol full, which "
-                "ranks every item: drop one of the two"
+                f"--valid_negative {self.valid_negative} has no meaning with --protocol full, "
+                "which ranks every item: drop one of the two"
             )
         self._check_micro_batch()
         if self.eval_after > self.epochs and self.mode == "train":
@@ -174,12 +153,9 @@ class TrainConfig:
     def _check_micro_batch(self) -> None:
         if self.micro_batch == "auto":
             return
-        if not (
-            self.micro_batch.isascii() and self.micro_batch.isdigit() and int(self.micro_batch)
-        ):
-            raise UserError(
-                f"--micro_batch {self.micro_batch}: give auto or a number of samples of at least 1"
-            )
+        digits = self.micro_batch.isascii() and self.micro_batch.isdigit()
+        rule = "give auto or a number of samples of at least 1"
+        self.require("micro_batch", rule, holds=digits and int(self.micro_batch) >= 1)
         if self.formulation != "fast":
             raise UserError(
                 f"--micro_batch {self.micro_batch} needs --formulation fast, not "
@@ -194,18 +170,8 @@ def _number(text: str) -> float | None:
         return None
 
 
-def describe_options() -> list[dict[str, Any]]:
-    """All options as plain data; bench checks suites with it without importing the trainer."""
-    return options.describe(TrainConfig)
-
-
 def config_from_arguments(arguments: Sequence[str], prog: str = "ncf train") -> TrainConfig:
     """Parse a command line into a validated configuration; UserError says what is wrong."""
-    values = options.parse(
-        TrainConfig,
-        arguments,
-        prog,
-        "Train NeuMF on a prepared data folder. Start several ranks with horovodrun or mpirun. "
-        "Exit codes: 0 ok, 2 bad input, 3 not-a-number, 4 invalid, 130 interrupted.",
-    )
-    return TrainConfig(**values).validated()
+    parser = Parser(prog=prog, allow_abbrev=False)
+    add_arguments(parser, TrainConfig)
+    return configuration(TrainConfig, parser.parse_args(arguments))

@@ -15,6 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ncf import __main__ as ncf_main
+from ncf.cli import train as train_command
 from ncf.ranks.horovod import place_from_environment
 
 KINDS = ("kill", "abort", "raise", "exit", "stall", "freeze")
@@ -70,13 +71,13 @@ def main(words: list[str]) -> int:
     if fault and words[:1] == ["train"]:
         kind, rank, phase = fault.split(":")
         if place_from_environment(dict(os.environ)).rank == int(rank):
-            need = ncf_main._need_tensorflow
+            need = train_command.need_tensorflow
 
             def need_then_plant() -> None:
                 need()
                 plant(kind, phase)
 
-            ncf_main._need_tensorflow = need_then_plant
+            train_command.need_tensorflow = need_then_plant
     return ncf_main.main(words)
 
 

@@ -283,7 +283,7 @@ def test_numbered_ids_are_the_numbers_from_one() -> None:
 def test_help_waits_for_no_heavy_library() -> None:
     code = (
         "import sys, argparse; from ncf.cli import prepare\n"
-        "prepare.add_prepare_arguments(argparse.ArgumentParser())\n"
+        "prepare.prepare_arguments(argparse.ArgumentParser())\n"
         "sys.exit(bool({'numpy', 'pyarrow', 'tensorflow'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -8,7 +8,8 @@ import dataclasses
 import pytest
 from paths import ROOT
 
-from ncf.config.train import TrainConfig, config_from_arguments, describe_options
+from ncf.config.options import describe
+from ncf.config.train import TrainConfig, config_from_arguments
 from ncf.errors import UserError
 
 NVIDIA = (
@@ -83,7 +84,7 @@ def test_every_option_is_read_somewhere_so_that_no_flag_does_nothing() -> None:
 
 
 def test_options_describe_themselves_for_other_programs() -> None:
-    options = {option["name"]: option for option in describe_options()}
+    options = {option["name"]: option for option in describe(TrainConfig)}
     assert options["layers"]["type"] == "int_list"
     assert options["seed"]["type"] == "int"
     assert options["xla"]["type"] == "bool"

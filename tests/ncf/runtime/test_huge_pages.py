@@ -51,7 +51,7 @@ def test_the_command_keeps_its_process_its_words_and_its_exit_code(mode: str) ->
     script = f"""
 import os, sys
 from pathlib import Path
-from ncf import huge_pages
+from ncf.runtime import huge_pages
 class Mode:
     def read_text(self, encoding): return {mode!r}
 huge_pages._MODE = Mode()
