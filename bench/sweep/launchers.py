@@ -1,26 +1,27 @@
-"""Starting the trainer as a process, and ending it: the seam behind which tests put a fake."""
+"""Starting the trainer: its command line, its environment, and the launcher of its ranks."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from bench.process.supervise import Ended, Stop, supervise
-from bench.suite.model import HostList
+from bench.process.supervise import supervise
 from bench.suite.trainer_options import TRAINER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from bench.process.supervise import Ended, Stop
     from bench.suite.model import HostList
 
-
 QUICK_HOROVODRUN = (sys.executable, "-m", "ncf.horovodrun")
-"""Horovod's launcher without the seconds in which it imports TensorFlow to look for Gloo."""
+"""Horovod's launcher, without importing TensorFlow for seconds to detect Gloo."""
+
+_PASSED_ON = ("OMP_", "TF_", "HOROVOD_", "NCF_", "NCCL_", "CUDA_", "NVIDIA_", "XLA_", "PYTHON")
+"""Prefixes of variables that mpirun passes on to other hosts."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Job:
     """One attempt to be launched.
 
     Attributes:
-        token: marks all its processes.
+        token: mark of all its processes.
         visible: UUIDs of the GPUs that it may use; empty for those of the sweep.
-        cores: cores that it may use; None for all.
+        cores: number of cores that it may use; None for all.
     """
 
     arguments: tuple[str, ...]
@@ -45,27 +46,27 @@ class Job:
 
 
 class Launcher(Protocol):
-    """What the sweep needs of a way to run the trainer."""
+    """A way to run the trainer; tests replace it by a fake."""
 
     def command(self, job: Job) -> tuple[str, ...]:
         """The command line of a job."""
 
     def launch(self, job: Job, stop: Stop, on_line: Callable[[str], None]) -> Ended:
-        """Run it to its end, its timeout or a stop; nothing of it is left afterwards."""
+        """Run a job to its end, its time-out or a stop; no process of it is left afterwards."""
 
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """Runs on this machine, or starts the ranks on `hosts` from here.
+    """Runs jobs on this machine, or starts their ranks on `hosts` from here.
 
     Attributes:
-        horovodrun: its path; that of this Python's Horovod is started without detours.
+        horovodrun: its path.
         trainer: the command of a rank.
-        cores: of this machine.
+        cores: number of cores of this machine.
         program: "auto" starts one rank as a plain process and several with horovodrun;
-            "horovodrun" and "mpirun" start one with it, too.
+            "horovodrun" and "mpirun" also start a single rank with that program.
         mpirun: its path.
-        hosts: where several ranks run, if not here.
+        hosts: hosts of jobs with several ranks; None for this one.
     """
 
     horovodrun: str | None
@@ -76,102 +77,68 @@ class LocalLauncher:
     hosts: HostList | None = None
 
     def command(self, job: Job) -> tuple[str, ...]:
-        """`python -m ncf train ...` (or infer), under a launcher when there are several ranks."""
+        """`python -m ncf train ...` (or infer), under a launcher if there are several ranks.
+
+        `horovodrun -np N [-H a:8,b:8] --gloo COMMAND`, or `mpirun -np N [-H a:8,b:8] ... COMMAND`
+        with the options of Open MPI 4 and 5.
+        """
         train = (*self.trainer, job.command, *job.arguments)
         if job.ranks == 1 and self.program == "auto":
             return train
         hosts = self.hosts if job.ranks > 1 else None
+        where = ("-np", str(job.ranks), *(("-H", str(hosts)) if hosts else ()))
         if self.program == "mpirun":
             assert self.mpirun is not None, "a cell that needs mpirun was not available"
-            names = {**os.environ, **environment({}, job.ranks, job.precision, self.cores)}
-            root = os.geteuid() == 0
-            return mpirun(self.mpirun, job.ranks, hosts, train, names, root=root)
+            return (self.mpirun, *where, *self._mpirun_options(job, hosts), *train)
         assert self.horovodrun is not None, "a cell that needs Horovod was not available"
-        beside = Path(self.horovodrun).parent == Path(sys.executable).parent
-        program = QUICK_HOROVODRUN if beside else (self.horovodrun,)
-        return horovodrun(program, job.ranks, hosts, train)
+        of_this_python = Path(self.horovodrun).parent == Path(sys.executable).parent
+        program = QUICK_HOROVODRUN if of_this_python else (self.horovodrun,)
+        return (*program, *where, "--gloo", *train)
+
+    def _mpirun_options(self, job: Job, hosts: HostList | None) -> list[str]:
+        options = ["--oversubscribe"]  # the plan decides how many ranks share the cores
+        if hosts:
+            names = {**os.environ, **environment({}, job.ranks, job.precision, self.cores)}
+            passed = [n for n in names if n.startswith(_PASSED_ON)] + ["PATH", "LD_LIBRARY_PATH"]
+            options = [word for n in sorted(passed) if n in names for word in ("-x", n)]
+        if os.geteuid() == 0:  # Open MPI asks root, the user of containers, to confirm
+            options.append("--allow-run-as-root")
+        # ranks set their own threads; prefixes distinguish the ranks in the log
+        return [*options, "--bind-to", "none", "--tag-output"]
 
     def launch(self, job: Job, stop: Stop, on_line: Callable[[str], None]) -> Ended:
-        """Run the job; its output goes to its log, and line by line to on_line."""
-        together = self.hosts.most_on_one(job.ranks) if self.hosts else job.ranks
-        env = environment(os.environ, together, job.precision, job.cores or self.cores)
+        """Run a job; its output goes to its log, and line by line to on_line."""
+        per_host = self.hosts.most_on_one(job.ranks) if self.hosts else job.ranks
+        env = environment(os.environ, per_host, job.precision, job.cores or self.cores)
         if job.visible:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(job.visible)
-        return supervise(
-            self.command(job), env, job.log, job.timeout_s, stop, on_line, token=job.token
-        )
-
-
-_FOR_THE_RANKS = ("OMP_", "TF_", "HOROVOD_", "NCF_", "NCCL_", "CUDA_", "NVIDIA_", "XLA_", "PYTHON")
-
-
-_ALSO = ("PATH", "LD_LIBRARY_PATH")
-
-
-def horovodrun(
-    program: Sequence[str], ranks: int, hosts: HostList | None, train: Sequence[str]
-) -> tuple[str, ...]:
-    """`horovodrun -np N [-H a:8,b:8] --gloo COMMAND`."""
-    where = ("-H", str(hosts)) if hosts else ()
-    return (*program, "-np", str(ranks), *where, "--gloo", *train)
-
-
-def mpirun(
-    program: str,
-    ranks: int,
-    hosts: HostList | None,
-    train: Sequence[str],
-    environment: Iterable[str],
-    *,
-    root: bool,
-) -> tuple[str, ...]:
-    """`mpirun -np N [-H a:8,b:8] ... COMMAND`, in the words of Open MPI 4 and 5.
-
-    Args:
-        program: mpirun.
-        ranks: number of processes.
-        hosts: where, if not here.
-        train: the command of a rank.
-        environment: names of all variables; those that matter are passed on to other hosts.
-        root: Open MPI wants to be asked twice by root, as which containers run.
-    """
-    words = [program, "-np", str(ranks)]
-    if hosts:
-        words += ["-H", str(hosts)]
-        for name in sorted(environment):
-            if name.startswith(_FOR_THE_RANKS) or name in _ALSO:
-                words += ["-x", name]
-    else:
-        words.append("--oversubscribe")  # ranks that share cores are the planner's business
-    if root:
-        words.append("--allow-run-as-root")
-    # ranks set their own threads; prefixes tell the ranks apart in the log
-    return (*words, "--bind-to", "none", "--tag-output", *train)
+        command = self.command(job)
+        return supervise(command, env, job.log, job.timeout_s, stop, on_line, job.token)
 
 
 def environment(base: Mapping[str, str], ranks: int, precision: str, cores: int) -> dict[str, str]:
-    """A trainer's environment. What the user has set wins, except what precision means. Pure.
+    """A trainer's environment: defaults, then `base`, then what the precision needs. Pure.
 
     Args:
-        base: what is inherited.
-        ranks: those that share a host.
+        base: the inherited environment.
+        ranks: number of ranks that share a host.
         precision: fp32, tf32 or amp.
-        cores: of that host.
+        cores: number of cores of that host.
     """
     threads = str(max(1, cores // ranks))
     env = {
         "OMP_NUM_THREADS": threads,
         "TF_NUM_INTRAOP_THREADS": threads,
-        # ranks import TensorFlow at different speeds; on a busy machine the default 30 s is little
+        # ranks import TensorFlow at different speeds: 30 s, the default, is short on a busy machine
         "HOROVOD_GLOO_TIMEOUT_SECONDS": "120",
         "HOROVOD_START_TIMEOUT": "120",
         "PYTHONFAULTHANDLER": "1",
-        # device numbers as the driver counts them, so that telemetry reads the card of the rank
+        # device numbers as the driver counts them, so that telemetry reads the rank's GPU
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **base,
         "PYTHONUNBUFFERED": "1",
     }
-    # 0 forbids TF32 in every NVIDIA library; unset leaves it to the trainer's own switch
+    # 0 forbids TF32 in every NVIDIA library; unset leaves the choice to the trainer
     env.pop("NVIDIA_TF32_OVERRIDE", None)
     if precision == "fp32":
         env["NVIDIA_TF32_OVERRIDE"] = "0"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def plan_text(plan: Plan) -> str:
     """The plan as a table and a line of totals."""
-    rows = tuple(
+    rows = [
         (
             cell.cell.label,
             str(len(cell.good)),
@@ -30,15 +30,15 @@ def plan_text(plan: Plan) -> str:
             _note(cell),
         )
         for cell in plan.cells
-    )
-    table = markdown(Table(("cell", "stored", "to run", "note"), rows, left=("cell", "note")))
-    return "\n".join([table, "", totals(plan), *_outside(plan)])
+    ]
+    table = Table(("cell", "stored", "to run", "note"), tuple(rows), left=("cell", "note"))
+    return "\n".join([markdown(table), "", _totals(plan), *_outside(plan)])
 
 
-def totals(plan: Plan) -> str:
+def _totals(plan: Plan) -> str:
     """`smoke: 10 to run, 2 of 12 stored; expected time: 3 min`."""
-    away = len(plan.cells) - len(plan.available)
-    not_here = f"; {away} of {len(plan.cells)} cells are not available here" if away else ""
+    missing = len(plan.cells) - len(plan.available)
+    not_here = f"; {missing} of {len(plan.cells)} cells are not available here" if missing else ""
     if not plan.runs:
         return f"nothing to run: {plan.stored} of {plan.total} runs are stored{not_here}"
     expected = plan.expected_seconds
@@ -54,19 +54,8 @@ def _outside(plan: Plan) -> list[str]:
     if not keys:
         return []
     listed = ", ".join([*keys[:2], "..."] if len(keys) > 2 else keys)
-    line = (
-        f"{len(plan.outside)} stored attempts belong to cells that the suite no longer has "
-        f"({listed}): they are kept, and enter no table"
-    )
-    return [line]
-
-
-def flag_lines(flagged: Mapping[str, int]) -> list[str]:
-    """What disturbed stored runs, and how many of them."""
-    return [
-        f"flag {flag}: {n} attempts ({FLAGS.get(flag, 'unknown')})"
-        for flag, n in sorted(flagged.items())
-    ]
+    what = f"{len(plan.outside)} stored attempts belong to cells that the suite no longer has"
+    return [f"{what} ({listed}): they are kept, and enter no table"]
 
 
 def _note(cell: CellPlan) -> str:
@@ -86,8 +75,8 @@ def status_text(
     mixed: list[str],
     holder: Mapping[str, Any] | None,
 ) -> str:
-    """What is stored, cell by cell, and everything that deserves a look."""
-    rows = tuple(
+    """The stored runs of each cell, and everything that needs attention."""
+    rows = [
         (
             cell.cell.label,
             f"{len(cell.good)} of {len(cell.seeds)}",
@@ -95,10 +84,10 @@ def status_text(
             _note(cell),
         )
         for cell in plan.cells
-    )
+    ]
     headers = ("cell", "good", "failed attempts", "note")
     lines = [
-        markdown(Table(headers, rows, left=("cell", "failed attempts", "note"))),
+        markdown(Table(headers, tuple(rows), left=("cell", "failed attempts", "note"))),
         "",
         f"{folder}: {plan.stored} of {plan.total} runs are stored",
         *_outside(plan),
@@ -106,19 +95,42 @@ def status_text(
         *(f"unreadable, not counted: {path}: {reason}" for path, reason in unreadable),
     ]
     if holder is not None:
-        who = f"process {holder.get('pid', '?')} on {holder.get('host', '?')}"
-        since = f"since {holder.get('started_at', '?')}"
-        state = {True: "a sweep is running", False: "a sweep was killed", None: "locked"}
-        lines.append(f"{state[holder['alive']]}: {who} {since}")
+        states = {True: "a sweep is running", False: "a sweep was killed", None: "locked"}
+        who, host, since = (holder.get(name, "?") for name in ("pid", "host", "started_at"))
+        lines.append(f"{states[holder['alive']]}: process {who} on {host} since {since}")
     return "\n".join(lines)
 
 
-MOST_READ = 400
-"""Runs that are read for their spread; more would not tell it better."""
+def flag_lines(flagged: Mapping[str, int]) -> list[str]:
+    """The flags of stored runs and their numbers."""
+    return [
+        f"flag {flag}: {n} attempts ({FLAGS.get(flag, 'unknown')})"
+        for flag, n in sorted(flagged.items())
+    ]
 
+
+MAX_RUNS = 400
+"""Number of stored runs that are read for their spread; more would hardly change it."""
 
 KNOWN_HR_SD = {"ml-20m": 4e-4, "ml-100k": 8e-3}
-"""SD of best HR@10 over seeds of NVIDIA's code, for data of which no run is stored yet."""
+"""SD of best HR@10 over seeds of NVIDIA's code, for data sets without stored runs."""
+
+
+def effect_lines(plan: Plan, read: Callable[[str, int, int], Attempt | str]) -> list[str]:
+    """The smallest differences that a plan can detect, from the spread of its good runs.
+
+    Args:
+        plan: its cells name the attempts that are good here.
+        read: returns a stored attempt by cell, seed and number, or why it cannot be read.
+    """
+    budget, samples = MAX_RUNS, []
+    for cell in plan.cells:
+        chosen = list(cell.attempts.items())[:budget]
+        budget -= len(chosen)
+        attempts = [read(cell.cell.key, seed, number) for seed, number in chosen]
+        samples.append((len(cell.seeds), [a for a in attempts if not isinstance(a, str)]))
+    suite = plan.suite
+    return smallest_effects(samples, suite.data.source, suite.margin_hr, suite.margin_speed)
 
 
 def smallest_effects(
@@ -127,69 +139,51 @@ def smallest_effects(
     margin_hr: Margin | None,
     margin_speed: float | None,
 ) -> list[str]:
-    """What the planned number of runs can show, in HR and in throughput.
+    """The smallest detectable differences in HR and in throughput.
 
     Args:
         cells: planned number of runs and good runs of each cell.
-        source: name of the data set, for a spread to start from.
-        margin_hr: the difference in HR that would matter; "sd": as large as the spread.
-        margin_speed: the relative difference in throughput that would matter.
+        source: name of the data set, for a published spread.
+        margin_hr: the relevant difference in HR; "sd": as large as the spread.
+        margin_speed: the relevant relative difference in throughput.
     """
-    planned = list(cells)
-    n = min((count for count, _ in planned), default=0)
+    samples = list(cells)
+    n = min((count for count, _ in samples), default=0)
     if n < 2:
         return ["smallest difference that 1 run a cell can show: none, one run has no spread"]
-    rates, speeds = [], []
-    for _, attempts in planned:
+    rates: list[list[float]] = []
+    speeds: list[list[float]] = []
+    for _, attempts in samples:
         runs = [attempt.run for attempt in attempts if attempt.run is not None]
         rates.append([hr for run in runs if not isinstance(hr := best_hr(run), Missing)])
-        found = [speed for run in runs if not isinstance(speed := throughput(run), Missing)]
-        speeds.append([math.log(speed) for speed in found])
+        values = [speed for run in runs if not isinstance(speed := throughput(run), Missing)]
+        speeds.append([math.log(speed) for speed in values])
     head = f"smallest difference that {n} runs a cell show (two-sided 5 %, power 90 %)"
-    return [
-        f"{head} in best HR: {_hr(n, pooled_spread(rates), source, margin_hr)}",
-        f"{head} in throughput: {_speed(n, pooled_spread(speeds), margin_speed)}",
-    ]
+    hr_text = _hr_effect(n, pooled_spread(rates), source, margin_hr)
+    speed_text = _speed_effect(n, pooled_spread(speeds), margin_speed)
+    return [f"{head} in best HR: {hr_text}", f"{head} in throughput: {speed_text}"]
 
 
-def effect_lines(plan: Plan, read: Callable[[str, int, int], Attempt | str]) -> list[str]:
-    """What the cells of a plan can show, going by their good runs, some hundred of them.
-
-    Args:
-        plan: its cells know which attempts are good here.
-        read: gives a stored attempt by cell, seed and number.
-    """
-    left, cells = MOST_READ, []
-    for cell in plan.cells:
-        chosen = list(cell.attempts.items())[: max(0, left)]
-        left -= len(chosen)
-        found = (read(cell.cell.key, seed, number) for seed, number in chosen)
-        cells.append((len(cell.seeds), [one for one in found if not isinstance(one, str)]))
-    suite = plan.suite
-    return smallest_effects(cells, suite.data.source, suite.margin_hr, suite.margin_speed)
+NO_SPREAD = "unknown until a cell has 2 runs"
 
 
-def _hr(n: int, found: tuple[float, int] | None, source: str | None, margin: Margin | None) -> str:
-    if found is not None:
-        sd, basis = found[0], f"of {found[1]} stored runs"
+def _hr_effect(
+    n: int, spread: tuple[float, int] | None, source: str | None, margin: Margin | None
+) -> str:
+    if spread is not None:
+        sd, basis = spread[0], f"of {spread[1]} stored runs"
     elif source in KNOWN_HR_SD:
         sd, basis = KNOWN_HR_SD[source], f"as published code has on {source}"
     else:
-        return "unknown until a cell has 2 runs"
-    effect = smallest_effect(n, sd)
-    assert effect is not None
-    wanted = "" if margin is None else f"; the margin is {_shown(margin)}"
-    return f"{effect:.5f} (SD {sd:.5f}, {basis}{wanted})"
+        return NO_SPREAD
+    limit = "that SD" if isinstance(margin, str) else f"{margin:g}" if margin is not None else ""
+    text = f"{smallest_effect(n, sd) or 0:.5f} (SD {sd:.5f}, {basis}"
+    return f"{text}; the margin is {limit})" if limit else f"{text})"
 
 
-def _shown(margin: Margin) -> str:
-    return "that SD" if isinstance(margin, str) else f"{margin:g}"
-
-
-def _speed(n: int, found: tuple[float, int] | None, margin: float | None) -> str:
-    if found is None:
-        return "unknown until a cell has 2 runs"
-    effect = smallest_effect(n, found[0])
-    assert effect is not None
-    wanted = f"; the margin is {margin:.1%}" if margin is not None else ""
-    return f"{math.expm1(effect):.2%} (SD {found[0]:.2%}, of {found[1]} stored runs{wanted})"
+def _speed_effect(n: int, spread: tuple[float, int] | None, margin: float | None) -> str:
+    if spread is None:
+        return NO_SPREAD
+    effect = math.expm1(smallest_effect(n, spread[0]) or 0)
+    text = f"{effect:.2%} (SD {spread[0]:.2%}, of {spread[1]} stored runs"
+    return f"{text}; the margin is {margin:.1%})" if margin is not None else f"{text})"

@@ -1,4 +1,4 @@
-"""The grid that a suite's records were made for, so that a changed suite does not go unnoticed."""
+"""The grid for which a suite's records were made, to notice a changed suite."""
 
 from __future__ import annotations
 
@@ -29,41 +29,40 @@ def check(
 ) -> None:
     """Compare the suite with the grid that was last accepted.
 
-    A suite that grew is no change: all that is stored still belongs to it.
+    A suite that only grew counts as unchanged: all stored attempts still belong to it.
 
     Args:
-        suite: as it is now.
+        suite: the suite now.
         folder: results/<suite>.
         attempts: everything stored there.
-        accept: take the change; old records are kept, and enter no table.
-        say: told what was accepted.
+        accept: accept the change; old records are kept, and enter no table.
+        say: called with a line about an accepted change.
 
     Raises:
-        UserError: cells that have records are no longer in the suite, and that is not accepted.
+        UserError: cells with records are no longer in the suite, and `accept` is False.
     """
     grid = {cell.key: cell for cell in cells(suite)}
     before = _read(folder / FILE_NAME)
-    gone: dict[str, Cell] = {}
-    count = 0
-    for attempt in attempts:
-        key = attempt.cell.key
-        if key not in grid and (before is None or key in before):
-            gone[key] = attempt.cell
-            count += 1
-    if gone:
-        what = f"{count} stored attempts belong to cells that {suite.name} no longer has"
-        changes = _changes(gone.values(), list(grid.values()))
-        if not accept:
-            raise UserError(
-                f"{folder}: {what} ({changes}): the suite was changed. Change it back, give the "
-                "changed one another name, or accept it with --accept-plan-change (the old records "
-                "are kept, and enter no table)"
-            )
-        say(f"accepted: {what} ({changes}); they are kept, and enter no table")
+    removed = [
+        attempt.cell
+        for attempt in attempts
+        if attempt.cell.key not in grid and (before is None or attempt.cell.key in before)
+    ]
+    if not removed:
+        return
+    changes = _changes(removed[0], list(grid.values()))
+    what = f"{len(removed)} stored attempts belong to cells that {suite.name} no longer has"
+    if not accept:
+        raise UserError(
+            f"{folder}: {what} ({changes}): the suite was changed. Change it back, give the "
+            "changed one another name, or accept it with --accept-plan-change (the old records "
+            "are kept, and enter no table)"
+        )
+    say(f"accepted: {what} ({changes}); they are kept, and enter no table")
 
 
 def remember(suite: Suite, folder: Path) -> None:
-    """Write down the grid that records are made for from now on.
+    """Store the grid for which records are made from now on.
 
     Raises:
         OSError: the folder cannot be written.
@@ -74,24 +73,23 @@ def remember(suite: Suite, folder: Path) -> None:
 
 
 def _read(path: Path) -> set[str] | None:
-    """Keys of the cells accepted last; None if that is not known."""
+    """Keys of the cells that were last accepted; None if not known."""
     try:
         return {str(key) for key in read_json(path)["cells"]}
     except (RecordError, KeyError, TypeError):
         return None
 
 
-def _changes(gone: Iterable[Cell], grid: list[Cell]) -> str:
-    """What became of the first cell that is gone: `ranks=1: epochs 2 is now 3`."""
-    lost = next(iter(gone))
-    same = [cell for cell in grid if dict(cell.axes) == dict(lost.axes)]
+def _changes(removed: Cell, grid: list[Cell]) -> str:
+    """How a removed cell changed: `ranks=1: epochs 2 is now 3`."""
+    same = [cell for cell in grid if dict(cell.axes) == dict(removed.axes)]
     if not same:
-        return f"for example {lost.label}"
-    ours, theirs = lost.trainer_options, same[0].trainer_options
-    names = [name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name)]
-    changed = [f"{name} {_word(ours, name)} is now {_word(theirs, name)}" for name in names]
-    return f"{lost.label}: {', '.join(changed) or 'other data'}"
+        return f"for example {removed.label}"
+    old, new = removed.trainer_options, same[0].trainer_options
+    names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
 
+    def word(options: Mapping[str, Any], name: str) -> str:
+        return show(options[name]) if name in options else "not set"
 
-def _word(options: Mapping[str, Any], name: str) -> str:
-    return show(options[name]) if name in options else "not set"
+    changed = [f"{name} {word(old, name)} is now {word(new, name)}" for name in names]
+    return f"{removed.label}: {', '.join(changed) or 'other data'}"

@@ -146,7 +146,7 @@ def test_an_error_in_the_reader_ends_the_run_too(tmp_path):
 def test_everything_dies_with_the_sweep_and_with_the_reaper(victim, tmp_path):
     token = new_token()
     code = (
-        "import os, sys; from pathlib import Path; from bench.sweep.launchers import *\n"
+        "import os, sys; from pathlib import Path; from bench.process.supervise import *\n"
         "def say(line): print(line, flush=True)\n"
         f"supervise((sys.executable, '-c', {FAMILY + 'time.sleep(600)'!r}), os.environ,"
         f" Path({str(tmp_path / 'log')!r}), 600, Stop(), say, {token!r})"
