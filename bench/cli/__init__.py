@@ -85,6 +85,7 @@ COMMANDS = (
     Command("scaling", "report", _RESULTS, "predict the speed of more GPUs from published figures"),
     Command("ingest", "exchange", _RESULTS, "import NVIDIA NCF or MLPerf logs for comparison"),
     Command("export", "exchange", _RESULTS, "write stored runs as DLLogger or MLPerf logs"),
+    Command("frame", "exchange", _RESULTS, "write stored runs as one table for pandas"),
     Command("baseline", "baseline", _GATE, "save, list, show or promote a baseline"),
     Command("compare", "gate", _GATE, "compare two sets of runs: a verdict per cell and metric"),
     Command(

@@ -71,6 +71,25 @@ def selection(parsed: argparse.Namespace) -> Selection:
     return Selection(parsed.ranks, parsed.precision, parsed.seeds, rerun)
 
 
+def records_folder(name: str, results: Path, also: str = "") -> Path:
+    """The folder of a suite's records: a folder that holds `records`, or results/NAME.
+
+    Args:
+        name: of the folder or the suite.
+        results: the folder of all suites.
+        also: end of the message: what else `name` may be.
+
+    Raises:
+        UserError: neither has records.
+    """
+    for folder in (Path(name), results / name):
+        if (folder / "records").is_dir():
+            return folder
+    raise UserError(
+        f"{name}: neither a folder with records (results/smoke), nor a suite in {results}{also}"
+    )
+
+
 def published_csv(results: Path) -> Path:
     """The published figures in the results folder, else those of the repository."""
     inside = Path("published") / "ncf_published.csv"

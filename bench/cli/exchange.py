@@ -1,14 +1,25 @@
-"""`ncf-bench ingest` and `export`: logs of other programs in, ours out."""
+"""`ncf-bench ingest`: logs of other programs in; `export` and `frame`: our runs out."""
 
 from __future__ import annotations
 
 import json
+import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.cli import OK
-from bench.cli.common import OUTPUT, WHAT, add_options, count, load_suite, suite_argument
+import bench
+from bench.cli import OK, PROGRAM
+from bench.cli.common import (
+    OUTPUT,
+    WHAT,
+    add_options,
+    count,
+    load_suite,
+    records_folder,
+    suite_argument,
+)
 from bench.errors import UserError
 from bench.files import write_new
 from bench.foreign.run import PROGRAMS, ForeignRun
@@ -117,4 +128,45 @@ def export(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
         text = "\n".join(lines(attempt.run, parsed.form)) + "\n"
         write_if_changed(parsed.output / name, text.encode("utf-8"))
     print(f"{len(good)} runs written to {parsed.output}")
+    return OK
+
+
+def frame_arguments(parser: Parser) -> None:
+    """The options of `frame`."""
+    parser.group(WHAT).add_argument(
+        "suites",
+        nargs="+",
+        metavar="SUITE",
+        help="suites with stored runs, or folders with `records`",
+    )
+    add_options(parser, "results")
+    group = parser.group(OUTPUT)
+    group.add_argument(
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help=f"file to write; its ending chooses the format: {', '.join(_WRITERS)}",
+    )
+    group.add_argument(
+        "--level", choices=("run", "epoch"), default="run", help="what a row is [run]"
+    )
+
+
+_WRITERS = {".parquet": "to_parquet", ".csv": "to_csv"}
+
+
+def frame(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
+    """Write the stored runs as one table; an unreadable record is skipped with a warning."""
+    if parsed.output.suffix not in _WRITERS:
+        raise UserError(f"--output {parsed.output}: must end in {' or '.join(_WRITERS)}")
+    folders = [records_folder(name, parsed.results) for name in parsed.suites]
+    with warnings.catch_warnings(record=True) as skipped:
+        warnings.simplefilter("always", UserWarning)
+        data = bench.frame(folders, level=parsed.level)
+    for warning in skipped:
+        print(f"{PROGRAM}: warning: {warning.message}", file=sys.stderr)
+    parsed.output.parent.mkdir(parents=True, exist_ok=True)
+    getattr(data, _WRITERS[parsed.output.suffix])(parsed.output, index=False)
+    print(f"{parsed.output}: {len(data)} {parsed.level}s, {len(data.columns)} columns")
     return OK

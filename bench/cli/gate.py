@@ -259,12 +259,7 @@ def _side(text: str, results: Path) -> tuple[Side, Baseline | None]:
     if text.endswith(".json"):
         found = baselines.read(Path(text))
         return found.side, found
-    folder = Path(text) if (Path(text) / "records").is_dir() else results / text
-    if not (folder / "records").is_dir():
-        raise UserError(
-            f"{text}: neither a folder with records (results/smoke), nor a suite in {results}, "
-            "nor a baseline's .json file"
-        )
+    folder = common.records_folder(text, results, ", nor a baseline's .json file")
     made = side(str(folder), load(folder).attempts)
     if not made.cells:
         raise UserError(f"{folder} holds no good run to compare")

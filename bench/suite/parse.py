@@ -50,7 +50,7 @@ _TABLES = {
     "gate": ("margin_speed", "metrics", "looks"),
 }
 _LISTS = ("exclude", "override")  # [[exclude]], [[override]]
-_BY_THE_SWEEP = {
+SET_BY_SWEEP = {
     "data": "the sweep passes the prepared data; see [data] and --data",
     "record": "the sweep passes it",
     "log_path": "the sweep keeps a log of every run",
@@ -474,15 +474,15 @@ class _Reader(Reader):
         return Rule(when, options, seconds)
 
     def _option(self, table: str, key: str, value: Any) -> Value:
-        known: dict[str, Option] = {k: v for k, v in self.options.items() if k not in _BY_THE_SWEEP}
+        known: dict[str, Option] = {k: v for k, v in self.options.items() if k not in SET_BY_SWEEP}
         if table == "axes" and self.command == TRAIN:
             known["ranks"] = _RANKS
         elif table == "axes" and key == "ranks":
             raise self.error(table, key, "ranks is no axis of inference, which has 1 rank")
         if key in known:
             return known[key].check(value, self.place(table, key))
-        if key in _BY_THE_SWEEP:
-            raise self.error(table, key, f"{key} is not set in [{table}]: {_BY_THE_SWEEP[key]}")
+        if key in SET_BY_SWEEP:
+            raise self.error(table, key, f"{key} is not set in [{table}]: {SET_BY_SWEEP[key]}")
         raise self.error(
             table, key, f"unknown option {key!r} in [{table}]{did_you_mean(key, known)}"
         )
