@@ -81,6 +81,7 @@ COMMANDS = (
     ),
     Command("plan", "plan", _RUNS, "show what `run` would do"),
     Command("status", "plan", _RUNS, "show stored and failed runs, and who is running"),
+    Command("suites", "plan", _RUNS, "list the shipped suites: what they need, how long they take"),
     Command("report", "report", _RESULTS, "make tables and pictures from the stored records"),
     Command("scaling", "report", _RESULTS, "predict the speed of more GPUs from published figures"),
     Command("ingest", "exchange", _RESULTS, "import NVIDIA NCF or MLPerf logs for comparison"),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 WHAT, WHERE, OUTPUT, STATISTICS = "what to run", "where", "output", "statistics"
 """Titles of option groups."""
+REPOSITORY_RESULTS = Path(__file__).parents[2] / "results"
 
 
 def load_suite(name: str, trainer: tuple[str, ...]) -> Suite:
@@ -96,7 +97,7 @@ def published_csv(results: Path) -> Path:
     with contextlib.suppress(OSError):
         if (results / inside).is_file():
             return results / inside
-    return Path(__file__).parents[2] / "results" / inside
+    return REPOSITORY_RESULTS / inside
 
 
 def positive(text: str) -> float:

@@ -186,6 +186,7 @@ def upward(path: Path) -> set[str]:
     """Imports of a module that run against the order of the rooms."""
     package, here, *_ = (*path.relative_to(ROOT).with_suffix("").parts, "")
     level = {room: at for at, rooms in enumerate(LAYERS[package]) for room in rooms}
+    level["__init__"] = len(LAYERS[package])  # the package's public functions, imported lazily
     found = {name for name in imported(path) if name.startswith(f"{package}.")}
     return {
         name

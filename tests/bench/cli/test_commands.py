@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 from bench_folder import HERE, SUITE, a_folder, bench_command, fresh_options  # noqa: F401 - fixtures
 from paths import ROOT
 
+from bench.cli import COMMANDS
 from bench.cli import common as commands
+from bench.cli.common import REPOSITORY_RESULTS
 from bench.host import machine as host
 from bench.render.model import Heading
 from bench.suite.trainer_options import TRAINER
@@ -223,3 +227,84 @@ def test_the_help_names_every_shipped_suite(bench, capsys):
         bench("run", "--help")
     text = capsys.readouterr().out
     assert all(name in text for name in shipped())
+
+
+def test_suites_lists_every_suite_with_needs_and_time(bench):
+    code, out, _ = bench("suites", trainer=TRAINER)
+    assert code == 0
+    assert [line.partition(":")[0] for line in out.splitlines()[::3]] == list(shipped())
+    assert "dgx: The published grid: MovieLens 20M" in out
+    assert "  needs GPU, 1, 4 or 8 ranks, data ml-20m\n  45 runs, time not known" in out
+    assert re.search(
+        r"data synthetic 100k\n  12 runs, about \d+ (s|min) as measured on .* 2 cores", out
+    )
+    facts = {
+        suite["name"]: suite for suite in json.loads(bench("suites", "--json", trainer=TRAINER)[1])
+    }
+    assert (facts["dgx"]["expected_seconds"], facts["dgx"]["measured_on"]) == (None, None)
+    assert facts["smoke"]["expected_seconds"] > 0
+    assert (facts["seeds"]["device"], facts["seeds"]["runs"]) == ("gpu", 800)
+
+
+def test_our_own_runs_decide_the_time_of_a_suite(bench):
+    measured = json.loads(bench("suites", "--json", trainer=TRAINER)[1])
+    folder = Path("results/smoke/records")
+    shutil.copytree(REPOSITORY_RESULTS / "smoke" / "records", folder)
+    for path in folder.rglob("*.json"):
+        path.write_text(
+            re.sub(r'"wall_seconds": [\d.]+', '"wall_seconds": 100.0', path.read_text())
+        )
+    facts = {
+        suite["name"]: suite for suite in json.loads(bench("suites", "--json", trainer=TRAINER)[1])
+    }
+    assert facts["smoke"]["expected_seconds"] == pytest.approx(1200)
+    facts["smoke"] = next(suite for suite in measured if suite["name"] == "smoke")
+    assert list(facts.values()) == measured
+
+
+IMPORTS = """
+import sys
+from bench.__main__ import main
+try:
+    main(sys.argv[1:])
+except SystemExit:
+    pass
+print(sum(name.split(".")[0] in ("bench", "ncf") for name in sys.modules), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize(("option", "text"), [("--help", "exit codes"), ("--version", "Python 3")])
+def test_help_and_version_import_at_most_12_of_our_modules(option, text):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTS, option],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert text in done.stdout
+    assert int(done.stderr) <= 12
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_help_page_lists_options_in_groups_and_exit_codes(command, bench, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        bench(command.name, "--help")
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: ncf-bench {command.name} [-h]")
+    assert re.search(r"^(what to run|where|output|statistics):$", text, re.MULTILINE)
+    codes = text.partition("exit codes:\n")[2]
+    assert re.search(rf"^  0    {re.escape(command.ok)}$", codes, re.MULTILINE)
+    assert re.search(rf"^  2    {re.escape(command.error)}$", codes, re.MULTILINE)
+    assert ("  1    " in codes) == bool(command.failed)
+    assert ("  3    " in codes) == bool(command.inconclusive) == (command.name == "gate")
+
+
+def test_version_names_the_program_and_its_libraries(bench, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        bench("--version")
+    assert stopped.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    names = [line.split()[0] for line in lines]
+    assert names == ["ncf-bench", "Python", "TensorFlow", "Horovod"]
