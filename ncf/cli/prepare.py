@@ -45,7 +45,7 @@ def prepare_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="auto",
-        help="separator to read with (dat is ::) [auto: found by content]",
+        help="separator of a text table (dat is ::) [auto: by content]",
     )
     _add_common(parser, "seed of the candidates [1]", (*PROTOCOLS, "given"))
 
@@ -63,7 +63,7 @@ def _add_common(
     parser.add_argument(
         "--protocol",
         choices=protocols,
-        help="how evaluation candidates are drawn [nvidia, or as given with the data]",
+        help="how evaluation candidates are drawn [nvidia, or those that came with the data]",
     )
     parser.add_argument(
         *("--valid_negative", "--valid-negative"),

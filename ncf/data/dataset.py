@@ -1,8 +1,8 @@
 """The prepared data set on disk: plain .npy arrays and a JSON manifest, memory-mapped to train.
 
 The manifest names every array with its type, shape and SHA-256; `load` checks all but the hashes
-(which would mean reading everything), `verify` checks those too. Nothing here is ever unpickled.
-`ncf.writing` makes these folders.
+(for which it would have to read everything), `verify` checks those too. Nothing is ever unpickled.
+`writer` makes these folders.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Data:
 
     @property
     def name(self) -> str:
-        """What the data are called in reports."""
+        """The name of the data in reports."""
         return str(self.manifest["name"])
 
     @property
@@ -98,11 +98,11 @@ class Data:
         return hashlib.sha256("\n".join(listed).encode()).hexdigest()[:16]
 
     def user_id(self, user: int) -> str:
-        """The text that stood for this user in the source."""
+        """The id of this user in the source."""
         return Ids(self.user_ids, self.user_id_offsets).text_of(user)
 
     def item_id(self, item: int) -> str:
-        """The text that stood for this item in the source."""
+        """The id of this item in the source."""
         return Ids(self.item_ids, self.item_id_offsets).text_of(item)
 
 
@@ -131,18 +131,18 @@ def load(folder: Path) -> Data:
     with os_errors(folder, "read"):
         there = (folder / MANIFEST).exists()
     if not there:
-        found = "no such folder" if not folder.exists() else "is not a folder"
+        problem = "no such folder" if not folder.exists() else "is not a folder"
         if folder.is_dir():
-            found = f"no {MANIFEST} in it, so this is no data folder"
-        raise UserError(f"{folder}: {found}; make one with `ncf prepare` or `ncf synthesize`")
+            problem = f"is not a data folder (it has no {MANIFEST})"
+        raise UserError(f"{folder}: {problem}; make one with `ncf prepare` or `ncf synthesize`")
     try:
         manifest = read_json(folder / MANIFEST)
     except RecordError as error:
         raise UserError(f"{error}; run ncf prepare again") from None
     version = manifest.get("schema_version")
     if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
-        what = f"schema_version {version!r}, and this program reads up to {SCHEMA_VERSION}"
-        raise _unusable(folder / MANIFEST, what)
+        problem = f"schema_version {version!r}, and this program reads up to {SCHEMA_VERSION}"
+        raise _unusable(folder / MANIFEST, problem)
     listed = manifest.get("arrays")
     if not isinstance(listed, dict) or not isinstance(manifest.get("hash"), str):
         raise _unusable(folder / MANIFEST, "lacks arrays or hash")
@@ -155,12 +155,12 @@ def verify(folder: Path) -> Data:
     """Load a folder, then read all of it and compare every hash.
 
     Raises:
-        UserError: as `load`, or an array whose content is not what was written.
+        UserError: as `load`, or an array whose content has changed.
     """
     data = load(folder)
     hashes = {name: digest(getattr(data, name)) for name in DTYPES}
-    for name, found in hashes.items():
-        if found != data.manifest["arrays"][name].get("sha256"):
+    for name, digest_now in hashes.items():
+        if digest_now != data.manifest["arrays"][name].get("sha256"):
             raise _unusable(folder / f"{name}.npy", "content has changed")
     if data.hash != split_hash(hashes, data.n_users, data.n_items):
         raise _unusable(folder / MANIFEST, "hash does not fit")
@@ -189,16 +189,15 @@ def _map(folder: Path, name: str, entry: object) -> npt.NDArray[Any]:
         raise _unusable(path, "truncated or not a .npy file") from None
     if not isinstance(mapped, np.memmap) or size != mapped.offset + mapped.nbytes:
         raise _unusable(path, f"wrong file size ({size} bytes)")
-    found = (mapped.dtype.name, list(mapped.shape))
-    wanted = (DTYPES[name], entry.get("shape"))
-    if found != wanted or mapped.ndim != (2 if name == "candidates" else 1):
-        what = f"holds {found[0]} {found[1]}, not {wanted[0]} {wanted[1]} as in the manifest"
-        raise _unusable(path, what)
+    actual = f"{mapped.dtype.name} {list(mapped.shape)}"
+    listed = f"{DTYPES[name]} {entry.get('shape')}"
+    if actual != listed or mapped.ndim != (2 if name == "candidates" else 1):
+        raise _unusable(path, f"holds {actual}, not {listed} as in the manifest")
     return mapped.view(np.ndarray)
 
 
 def _check_fit(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-    """The shapes must fit each other, or an index far into training would be the first to tell."""
+    """Check that the shapes fit each other; otherwise an index would fail far into training."""
     n_test = arrays["test_users"].shape[0]
     fits = {
         "train_items": arrays["train_offsets"][-1] == arrays["train_items"].shape[0],
@@ -213,13 +212,13 @@ def _check_fit(folder: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
             raise _unusable(folder / f"{name}.npy", "does not fit the other arrays")
 
 
-def _unusable(path: Path, what: str) -> UserError:
-    return UserError(f"{path}: {what}; run ncf prepare again")
+def _unusable(path: Path, problem: str) -> UserError:
+    return UserError(f"{path}: {problem}; run ncf prepare again")
 
 
 @contextlib.contextmanager
 def os_errors(folder: Path, how: str) -> Iterator[None]:
-    """Turn what the operating system refuses (permission, full disk) into one line."""
+    """Turn an error of the operating system (permission, full disk) into one line."""
     try:
         yield
     except OSError as error:

@@ -6,15 +6,14 @@ to be scored with, and a held-out item among the training rows would be a leak.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from ncf.data.split import Split
+from ncf.data.split import Ints, Split
 
 if TYPE_CHECKING:
-    from ncf.readers.rows import Codes, Parts
+    from ncf.readers.rows import Parts
 
 RULE: Final = "given with the data"
 TIE_RULE: Final = "none needed: the split was given"
@@ -55,7 +54,8 @@ def split(parts: Parts) -> Split:
         keys.sort()
         keys = keys[np.append(True, keys[1:] != keys[:-1])]
     repeats = len(parts.train_users) - len(keys)
-    keys, leaks = _without(keys, users * n_items + held_out)
+    leaks = _places(keys, users * n_items + held_out)
+    keys = np.delete(keys, leaks)
     owners, items = np.divmod(keys, n_items)
     trained = np.zeros(n_users, np.bool_)
     trained[owners] = True
@@ -67,10 +67,12 @@ def split(parts: Parts) -> Split:
     negatives = None if parts.negatives is None else parts.negatives[order]
     present = np.zeros(n_items, np.bool_)
     present[items] = present[held_out] = True
-    if negatives is not None:
+    in_training = 0
+    if negatives is not None:  # they are kept as they came, and those seen in training are counted
         present[negatives] = True
-    new_user, kept_users = _renumbering(trained)
-    new_item, kept_items = _renumbering(present)
+        in_training = len(_places(keys, (users[:, None] * n_items + negatives).ravel()))
+    kept_users, kept_items = np.flatnonzero(trained), np.flatnonzero(present)
+    new_user, new_item = ((np.cumsum(kept) - 1).astype(np.int32) for kept in (trained, present))
     offsets = np.zeros(len(kept_users) + 1, np.int64)
     np.cumsum(np.bincount(new_user[owners], minlength=len(kept_users)), out=offsets[1:])
     return Split(
@@ -83,41 +85,18 @@ def split(parts: Parts) -> Split:
         min_interactions=1,
         rows=len(parts.train_users) + len(parts.test_users),
         dropped_repeats=repeats,
-        short_users=np.zeros(0, np.int64),
-        dropped_short_rows=0,
-        single_users=np.zeros(0, np.int64),
-        tied_last_time_share=None,
         given={
             "test_users_without_training": len(lost),
             "test_users_without_training_named": parts.user_ids.examples(lost),
             "users_without_test": len(kept_users) - len(users),
-            "training_rows_equal_to_test": leaks,
-            "candidates_in_training": 0
-            if negatives is None
-            else _hits(keys, users, negatives, n_items),
+            "training_rows_equal_to_test": len(leaks),
+            "candidates_in_training": in_training,
         },
         candidates=None if negatives is None else new_item[negatives],
     )
 
 
-def _without(keys: npt.NDArray[np.int64], remove: npt.NDArray[np.int64]) -> Any:
-    """Ascending keys without those to remove, and how many were removed."""
-    place = np.minimum(np.searchsorted(keys, remove), len(keys) - 1)
-    places = place[keys[place] == remove]
-    return np.delete(keys, places), len(places)
-
-
-def _renumbering(
-    keep: npt.NDArray[np.bool_],
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """New number of every old one that is kept, and the kept ones."""
-    return (np.cumsum(keep) - 1).astype(np.int32), np.flatnonzero(keep)
-
-
-def _hits(
-    keys: npt.NDArray[np.int64], users: npt.NDArray[np.int64], negatives: Codes, n_items: int
-) -> int:
-    """How many given negatives are training items of their user: they are kept and reported."""
-    negative_keys = (users[:, None] * n_items + negatives).ravel()
-    place = np.minimum(np.searchsorted(keys, negative_keys), len(keys) - 1)
-    return int(np.count_nonzero(keys[place] == negative_keys))
+def _places(keys: Ints, values: Ints) -> Ints:
+    """Places in the ascending keys of those that are there."""
+    place = np.minimum(np.searchsorted(keys, values), len(keys) - 1)
+    return np.asarray(place[keys[place] == values], np.int64)

@@ -16,7 +16,7 @@ streamed to disk, so memory follows the base and not the expanded data.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +52,7 @@ class Block:
     held_out: npt.NDArray[np.int32]
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(NamedTuple):
     """Copy number `copy` of base users [first, last)."""
 
     copy: int

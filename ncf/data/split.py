@@ -5,7 +5,7 @@ The order of the steps is part of the result: repeats of a (user, item) pair are
 in the file) is held out. Ties in time are real (415 of ml-100k's 943 users end in one), so the
 tie rule is fixed: file order. Only the order of a user's own rows can matter.
 
-Rows are brought together by user (files that are sorted so already are left alone), then pieces
+Rows are grouped by user (files that are sorted by user already are not sorted again), then pieces
 of whole users are sorted by (item, place), each small enough for the cache and independent of the
 others. The latest of each user is found by segment maxima, so nothing is ever sorted by time.
 """
@@ -60,10 +60,10 @@ class Split:
     min_interactions: int
     rows: int
     dropped_repeats: int
-    short_users: Ints
-    dropped_short_rows: int
-    single_users: Ints
-    tied_last_time_share: float | None
+    short_users: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    dropped_short_rows: int = 0
+    single_users: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    tied_last_time_share: float | None = None
     given: Mapping[str, Any] = field(default_factory=dict)
     candidates: npt.NDArray[np.int32] | None = None
 
@@ -214,7 +214,7 @@ def _split_piece(
     n_items: int,
     least: int,
 ) -> _Piece:
-    """Split some users' rows, given user by user, in file order within each user."""
+    """Split the rows of some users, ordered by user and by file within each user."""
     n_users = len(lengths)
     users = np.repeat(np.arange(n_users, dtype=np.int64), lengths)
     keys, places = _sorted_by_pair(users, items, n_users, n_items)
@@ -225,14 +225,14 @@ def _split_piece(
     lengths = np.diff(bounds)
     stay = lengths >= least
     base = np.arange(n_users, dtype=np.int64) * n_items
-    own = (keys - np.repeat(base, lengths)).astype(np.int32)
+    distinct = (keys - np.repeat(base, lengths)).astype(np.int32)
     if not stay.all():
         mask = np.repeat(stay, lengths)
-        own, places = own[mask], places[mask]
-    if not len(own):
-        return _Piece(lengths, own, own, np.zeros(0, np.int64))
+        distinct, places = distinct[mask], places[mask]
+    if not len(distinct):
+        return _Piece(lengths, distinct, distinct, np.zeros(0, np.int64))
     last, tied = _last_of_each(lengths[stay], places, times)
-    return _Piece(lengths, np.delete(own, last), own[last], tied)
+    return _Piece(lengths, np.delete(distinct, last), distinct[last], tied)
 
 
 def _present(n_items: int, *parts: npt.NDArray[np.int32]) -> Ints:

@@ -47,9 +47,9 @@ PRESETS: Final = {
 }
 """`100k`, `1m` and `20m` have exactly the users, items and interactions of the MovieLens sets.
 
-`20m-2m` has the tables of 20m and a tenth of its work: 2,000,000 positives to train on beside one
-held-out item a user. It measures speed, not accuracy: half of its users have 9 items or fewer.
-`20m-500k` is the same with 500,000, for what is slow.
+`20m-2m` has the tables of 20m and a tenth of its work: 2,000,000 training positives and one
+held-out item per user. It measures speed, not accuracy: half of its users have 9 items or fewer.
+`20m-500k` is the same with 500,000 positives, for slow machines and methods.
 """
 
 _ACTIVITY_SPREAD: Final = 1.1  # log-normal sigma; median / mean of ml-20m's users is 68 / 144
@@ -64,7 +64,7 @@ _ROUNDS: Final = 12  # of redrawing before the few users left are finished exact
 
 @dataclass(frozen=True)
 class Structure:
-    """What was planted: `mixtures` [users, tastes], `tastes` [tastes, items]; rows sum to 1."""
+    """Planted preferences: `mixtures` [users, tastes], `tastes` [tastes, items]; rows sum to 1."""
 
     mixtures: Floats
     tastes: Floats
@@ -93,7 +93,7 @@ def generate(shape: Shape, seed: int, progress: Callable[[int], None] | None = N
     Args:
         shape: sizes, usually one of `PRESETS`.
         seed: not negative.
-        progress: told how many interactions are done, after every chunk.
+        progress: called with the number of interactions so far, after every chunk.
 
     Raises:
         ValueError: sizes that cannot be met.
@@ -164,10 +164,10 @@ def _draw(
 ) -> Ints:
     """Distinct items of each user, as keys user * items + item in no particular order.
 
-    Drawing from the mixture and throwing away what the user already has is drawing without
-    replacement; a round draws exactly what is still lacking, so nothing is dropped again. A user
-    who wants most of what their tastes offer would take many rounds: those few are finished by
-    an exponential race over the whole catalogue, which has the same distribution.
+    Drawing from the mixture and rejecting items that the user already has is drawing without
+    replacement; a round draws exactly the number that is missing, so nothing is dropped again. A
+    user who has most of what their tastes offer would take many rounds: those few are finished
+    by an exponential race over the whole catalogue, which has the same distribution.
     """
     n_items = tastes.shape[1]
     mixture_sums, taste_sums = _row_sums(mixtures), _row_sums(tastes)

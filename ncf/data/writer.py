@@ -1,4 +1,4 @@
-"""Writing a data folder: built beside its final place and renamed, so complete or absent."""
+"""Writing a data folder: built next to its final place and renamed, so complete or absent."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class Prepared:
 
 
 def check_target(folder: Path, *, force: bool) -> None:
-    """Refuse a place where a data folder cannot or must not be written, before any work is done.
+    """Check, before any work is done, that a data folder may be written to a place.
 
     Raises:
-        UserError: something is there already; with `force` only what is no data folder.
+        UserError: something is there already; with `force`, something other than a data folder.
     """
     with os_errors(folder, "written"):
         if not folder.exists() and not folder.is_symlink():
@@ -84,7 +84,7 @@ def save(folder: Path, data: Prepared, *, force: bool = False, threads: int = 1)
 
 @contextlib.contextmanager
 def building(folder: Path, *, force: bool = False) -> Iterator[Path]:
-    """A new folder to fill, which takes its place when the block ends without an error.
+    """A new folder to fill; it is renamed to its final place when the block ends without an error.
 
     Raises:
         UserError: as `save`.
@@ -103,7 +103,7 @@ def building(folder: Path, *, force: bool = False) -> Iterator[Path]:
                 if target.exists():
                     target.rename(aside)
                 built.rename(target)
-            except BaseException:  # an interrupt too must leave the old one in its place
+            except BaseException:  # after an interrupt too the old folder must be back in its place
                 if aside.exists():
                     aside.rename(target)
                 raise
@@ -112,7 +112,7 @@ def building(folder: Path, *, force: bool = False) -> Iterator[Path]:
 
 
 class ArrayFile:
-    """A .npy file that grows by rows; it is one when the `with` block ends."""
+    """A .npy file that grows by rows; it is complete when the `with` block ends."""
 
     def __init__(self, path: Path, dtype: str, columns: int | None = None) -> None:
         self.path, self.rows = path, 0
@@ -150,7 +150,7 @@ class ArrayFile:
 
 
 def blocks(path: Path, block_bytes: int = _BLOCK_BYTES) -> Iterator[npt.NDArray[Any]]:
-    """The rows of a .npy file, some at a time, read and not mapped, so that memory stays small."""
+    """The rows of a .npy file in blocks, read and not mapped, so that memory stays small."""
     with path.open("rb") as file:
         shape, dtype = _read_header(file)
         row = dtype.itemsize * int(np.prod(shape[1:]))
@@ -161,9 +161,9 @@ def blocks(path: Path, block_bytes: int = _BLOCK_BYTES) -> Iterator[npt.NDArray[
 
 
 def write_manifest(folder: Path, about: Mapping[str, Any], threads: int = 1) -> None:
-    """Describe and hash the arrays that are in the folder."""
-    found = in_order(_entry, [folder / f"{name}.npy" for name in DTYPES], threads)
-    listed = dict(zip(DTYPES, found, strict=True))
+    """Write the manifest with shapes and hashes of the arrays in the folder."""
+    entries = in_order(_entry, [folder / f"{name}.npy" for name in DTYPES], threads)
+    listed = dict(zip(DTYPES, entries, strict=True))
     n_users = listed["train_offsets"]["shape"][0] - 1
     n_items = listed["item_id_offsets"]["shape"][0] - 1
     hashes = {name: entry["sha256"] for name, entry in listed.items()}

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from ncf.errors import UserError
-from ncf.readers.rows import Parts, merged, numbered
+from ncf.readers.rows import join_split, numbered
 from ncf.readers.sniff import SniffError
 from ncf.readers.sources import Source, find_sources
 from ncf.readers.table import TextTable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ncf.readers.ids import Ids
-    from ncf.readers.rows import Codes, Ratings
+    from ncf.readers.rows import Codes, Parts, Ratings
 
 TRAIN: Final = ".train.rating"
 TEST: Final = ".test.rating"
@@ -97,22 +97,8 @@ def read(triple: Triple, threads: int) -> Parts:
         UserError: one line with file, line and what is wrong.
     """
     train, test = (_table(source).read(threads) for source in (triple.train, triple.test))
-    user_maps, user_ids = merged([train.user_ids, test.user_ids])
-    item_lists = [train.item_ids, test.item_ids]
-    codes = None
-    if triple.negative is not None:
-        codes, negative_ids = _negatives(triple.negative, test)
-        item_lists.append(negative_ids)
-    item_maps, item_ids = merged(item_lists)
-    return Parts(
-        user_maps[0][train.users],
-        item_maps[0][train.items],
-        user_maps[1][test.users],
-        item_maps[1][test.items],
-        None if codes is None else item_maps[2][codes],
-        user_ids,
-        item_ids,
-    )
+    negatives = None if triple.negative is None else _negatives(triple.negative, test)
+    return join_split(train, test, negatives)
 
 
 def _table(source: Source) -> TextTable:

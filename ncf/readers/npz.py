@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ncf.errors import UserError
-from ncf.readers.rows import Parts, Ratings, merged, whole_numbers
+from ncf.readers.rows import Parts, Ratings, join_split, whole_numbers
 from ncf.readers.sniff import FIRST_SECONDS
 from ncf.readers.sources import reading_errors
 
@@ -49,12 +49,16 @@ def read(path: Path) -> Ratings | Parts:
     table = _pairs(path, name, array)
     if not len(table):
         raise UserError(f"{path}: array {name} has no rows")
-    users, user_ids = whole_numbers(table[:, 0])
-    items, item_ids = whole_numbers(table[:, 1])
     # Times are the fourth column, or a third that holds seconds rather than ratings.
     times = None
     if table.shape[1] == 4 or (table.shape[1] == 3 and table[:, 2].min() >= FIRST_SECONDS):
         times = table[:, -1].astype(np.int64)
+    return _ratings(table, times)
+
+
+def _ratings(table: Table, times: npt.NDArray[np.int64] | None = None) -> Ratings:
+    users, user_ids = whole_numbers(table[:, 0])
+    items, item_ids = whole_numbers(table[:, 1])
     return Ratings(users, items, times, user_ids, item_ids)
 
 
@@ -90,14 +94,9 @@ def _parts(path: Path, train: list[Table], test: list[Table], negatives: Any) ->
                 f"{path}: negatives are {negatives.dtype} {list(shape)}, not whole numbers "
                 f"[{len(held_out)}, n]"
             )
-    columns = [pairs[:, 0], held_out[:, 0], pairs[:, 1], held_out[:, 1]]
-    columns += [] if negatives is None else [negatives.ravel()]
-    numbered = [whole_numbers(column) for column in columns]
-    user_maps, user_ids = merged([ids for _, ids in numbered[:2]])
-    item_maps, item_ids = merged([ids for _, ids in numbered[2:]])
-    codes = [new[old] for new, (old, _) in zip([*user_maps, *item_maps], numbered, strict=True)]
-    drawn = None if negatives is None else codes[4].reshape(negatives.shape)
-    return Parts(codes[0], codes[2], codes[1], codes[3], drawn, user_ids, item_ids)
+        codes, ids = whole_numbers(negatives.ravel())
+        negatives = codes.reshape(shape), ids
+    return join_split(_ratings(pairs), _ratings(held_out), negatives)
 
 
 def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:

@@ -12,7 +12,14 @@ import pyarrow.parquet as pq
 
 from ncf.errors import UserError
 from ncf.readers.rows import Ratings, check_finite, number_column
-from ncf.readers.sniff import ITEM_NAMES, TIME_NAMES, USER_NAMES, SniffError, find_column
+from ncf.readers.sniff import (
+    ITEM_NAMES,
+    TIME_NAMES,
+    USER_NAMES,
+    SniffError,
+    find_column,
+    missing_column,
+)
 from ncf.readers.sources import reading_errors
 
 if TYPE_CHECKING:
@@ -45,9 +52,7 @@ def _read(path: Path, threads: int) -> tuple[Ratings, dict[str, str | None]]:
         except SniffError as error:
             raise UserError(f"{path}: {error}") from None
         if user is None or item is None:
-            lacks, some = ("user", USER_NAMES) if user is None else ("item", ITEM_NAMES)
-            examples = ", ".join(some[:4])
-            raise UserError(f"{path}: no {lacks} column in {names!r}; name one {examples}, ...")
+            raise UserError(f"{path}: {missing_column(names)}")
         used = [names[place] for place in (user, item, time) if place is not None]
         table = file.read(columns=used, use_threads=threads > 1)
     if table.num_rows == 0:

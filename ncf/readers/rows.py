@@ -111,6 +111,22 @@ def whole_numbers(values: npt.NDArray[np.integer[Any]]) -> tuple[Codes, Ids]:
     return encoded(pa.array(values).dictionary_encode())
 
 
+def join_split(train: Ratings, test: Ratings, negatives: tuple[Codes, Ids] | None) -> Parts:
+    """One split from two halves and its negatives ([n_test, n] and their ids), each numbered."""
+    user_maps, user_ids = merged([train.user_ids, test.user_ids])
+    negative_ids = [] if negatives is None else [negatives[1]]
+    item_maps, item_ids = merged([train.item_ids, test.item_ids, *negative_ids])
+    return Parts(
+        user_maps[0][train.users],
+        item_maps[0][train.items],
+        user_maps[1][test.users],
+        item_maps[1][test.items],
+        None if negatives is None else item_maps[2][negatives[0]],
+        user_ids,
+        item_ids,
+    )
+
+
 def merged(parts: Sequence[Ids]) -> tuple[list[Codes], Ids]:
     """One numbering for several: the new number of each old one, part by part, and all ids."""
     texts = [

@@ -1,8 +1,8 @@
-"""What a text table looks like, judged by its first kilobytes: separator, header, columns.
+"""The layout of a text table, judged by its first kilobytes: separator, header, columns.
 
-The name of a file says little (`.dat`, `.data`, `.txt`, `.csv` with semicolons), so it is never
-looked at. A header is matched by name, whatever its case, quotes, blanks or byte order mark; a
-table without one must begin with two columns of whole numbers, as MovieLens' do.
+The name of a file says little (`.dat`, `.data`, `.txt`, `.csv` with semicolons), so it is not
+used. A header is matched by name, whatever its case, quotes, blanks or byte order mark; a
+table without one must begin with two columns of whole numbers, as those of MovieLens do. Pure.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SEPARATORS: Final = {"tsv": "\t", "dat": "::", "csv": ",", "semicolon": ";", "pipe": "|"}
-"""Separators by the name under which `--format` asks for one, in the order they are tried."""
+"""Separators by their names in `--format`, in the order in which they are tried."""
 
-_SAID: Final = {"\t": "tab", "::": "::", ",": "comma", ";": "semicolon", "|": "|"}
+_NAMES: Final = {"\t": "tab", "::": "::", ",": "comma", ";": "semicolon", "|": "|"}
 
 USER_NAMES: Final = (
     *("userid", "user", "uid", "users", "customerid", "customer", "reviewerid", "visitorid"),
@@ -38,24 +38,23 @@ TIME_NAMES: Final = (
 RATING_NAMES: Final = ("rating", "ratings", "score", "stars", "overall")
 
 _INTER_TYPES: Final = (":token", ":float", ":token_seq", ":float_seq")
+_SAMPLE_ROWS: Final = 50
 _WHOLE: Final = re.compile(r"[+-]?\d+$")
 _NUMBER: Final = re.compile(r"[+-]?\d+([.,]\d*)?([eE][+-]?\d+)?$")
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 FIRST_SECONDS: Final = 100_000_000
-"""A third column of whole numbers from here on (1973) holds seconds, below it ratings."""
-
-_ROWS: Final = 50
+"""A third column of whole numbers from here on (1973) has seconds, below it ratings."""
 
 
 class SniffError(ValueError):
-    """The sample is no table of interactions; the message says what is wrong with it."""
+    """The sample is not a table of interactions; the message says why."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """How to read a table. Columns are numbers from 0; `time` and `rating` may be absent.
 
-    `quoted` tells that the sample has a quote, so that a value may hold a line end.
+    `quoted`: the sample has a quote, so a value may contain a line end.
     """
 
     separator: str
@@ -89,7 +88,7 @@ class Layout:
         if self.inter:
             return "RecBole .inter"
         header = "with header" if self.has_header else "no header"
-        return f"{_SAID[self.separator]}-separated, {header}"
+        return f"{_NAMES[self.separator]}-separated, {header}"
 
 
 def sniff(sample: bytes, *, complete: bool, tried: str = "auto") -> Layout:
@@ -107,27 +106,22 @@ def sniff(sample: bytes, *, complete: bool, tried: str = "auto") -> Layout:
     separators = list(SEPARATORS.values()) if tried == "auto" else [SEPARATORS[tried]]
     tables = {separator: _rows(lines, separator) for separator in separators}
     wide = {s: rows for s, rows in tables.items() if rows and len(rows[0][1]) > 1}
-    for separator, rows in wide.items():
-        layout = _with_header(separator, rows)
-        if layout:
-            return replace(layout, quoted='"' in lines)
-    for separator, rows in wide.items():
-        layout = _without_header(separator, rows)
-        if layout:
-            return replace(layout, quoted='"' in lines)
+    for layout_of in (_with_header, _without_header):
+        for separator, rows in wide.items():
+            layout = layout_of(separator, rows)
+            if layout:
+                return replace(layout, quoted='"' in lines)
     if not wide:
-        said = ", ".join(_SAID[separator] for separator in separators)
+        said = ", ".join(_NAMES[separator] for separator in separators)
         first = lines.strip().splitlines()[0]
         raise SniffError(
             f"only one column found (separators tried: {said}); it begins {first!r:.80}"
         )
     rows = max(wide.values(), key=lambda rows: len(rows[0][1]))
     header = rows[0][1]
-    lacks = "user" if find_column(header, USER_NAMES) is None else "item"
-    names = ", ".join((USER_NAMES if lacks == "user" else ITEM_NAMES)[:4])
     raise SniffError(
-        f"no {lacks} column in the header {header!r}; name one {names}, ... "
-        "(without a header the first two columns must be whole numbers)"
+        f"{missing_column(header, 'the header ')} (without a header the first two columns must be "
+        "whole numbers)"
     )
 
 
@@ -149,14 +143,14 @@ def _text(sample: bytes, *, complete: bool) -> str:
 
 
 def _rows(text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """The first rows with the line each ends on; [] if a `::` table turns out to be none."""
+    """The first rows with the line on which each ends; [] if the separator does not fit."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator[0])
     rows = []
     try:
         for row in reader:
             if any(field.strip() for field in row):
                 rows.append((reader.line_num, row))
-            if len(rows) == _ROWS:
+            if len(rows) == _SAMPLE_ROWS:
                 break
     except csv.Error:
         return []
@@ -224,8 +218,15 @@ def find_column(header: Sequence[str], names: tuple[str, ...]) -> int | None:
     return None
 
 
+def missing_column(header: Sequence[str], where: str = "") -> str:
+    """Why a header without a user or an item column cannot be used."""
+    has_user = find_column(header, USER_NAMES) is not None
+    kind, names = ("item", ITEM_NAMES[:4]) if has_user else ("user", USER_NAMES[:4])
+    return f"no {kind} column in {where}{header!r}; name one {', '.join(names)}, ..."
+
+
 def _time_kind(rows: list[list[str]], time: int | None) -> str:
-    """`none`, `whole`, `number` or `date`, by the first value that is there and is one of them."""
+    """`none`, `whole`, `number` or `date`, by the first value that is a number or a date."""
     if time is None:
         return "none"
     values = [row[time] for row in rows if len(row) > time and row[time]]
