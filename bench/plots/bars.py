@@ -18,7 +18,6 @@ from bench.plots.style import (
     INK,
     LABEL_BOX,
     estimate,
-    framed,
     legend_entry,
     plot_estimates,
     short,
@@ -104,7 +103,7 @@ def _draw(
         legend_entry("one run", ls="", marker="o", ms=4, mfc="white", mec=INK),
     ]
     width = max(6.4, 1.1 + 0.62 * (count + 0.9) * len(places))
-    figure, (ax,) = framed(1, 1, (width, 3.6), subject.frame(heading, note), legend)
+    figure, (ax,) = subject.figure(heading, note, legend, (width, 3.6))
     top = max(v for place in places for pool in place.pools for v in pool.values(metric))
     letters = min(26, int(LETTERS_PER_INCH * (width - 1.1) / (len(places) + 0.2)))
     labels = []

@@ -14,7 +14,7 @@ from bench.analysis.grid import has_energy, has_inference, has_roofline, has_wor
 from bench.analysis.labels import dates_text, machine_text
 from bench.analysis.metrics import BEST_HR, PAIRS, THROUGHPUT
 from bench.files import write_if_changed
-from bench.plots import bars, curves, histograms, inference, roofline, run_order, scaling
+from bench.plots import accuracy, bars, inference, roofline, run_order, scaling
 from bench.plots.places import Subject
 from bench.plots.style import render
 from bench.render.model import Image
@@ -61,14 +61,14 @@ Kind = tuple[Scope, Callable[[Subject], bool], Callable[[Subject], Drawing]]
 """What it shows, whether there is anything to draw, and the function that draws it."""
 
 KINDS: dict[str, Kind] = {
-    "validation-curves": ("accuracy", _has_accuracy, curves.curves),
-    "best-hr-histogram": ("accuracy", _has_accuracy, histograms.histogram),
+    "validation-curves": ("accuracy", _has_accuracy, accuracy.curves),
+    "best-hr-histogram": ("accuracy", _has_accuracy, accuracy.histogram),
     "throughput": ("slice", _has_throughput, bars.throughput),
     "strong-scaling": ("slice", lambda s: scaling.can_scale(s.block), scaling.strong_scaling),
     "run-order": ("slice", lambda s: s.has(THROUGHPUT, runs=2), run_order.run_order),
     "energy": ("slice", lambda s: has_energy(s.block), bars.samples_per_joule),
-    "curves-of-arms": ("equivalence", _has_accuracy, curves.curves),
-    "equivalence": ("equivalence", _has_accuracy, histograms.histogram),
+    "curves-of-arms": ("equivalence", _has_accuracy, accuracy.curves),
+    "equivalence": ("equivalence", _has_accuracy, accuracy.histogram),
     "comparison": ("compare", _has_throughput, bars.comparison),
     "roofline": ("block", lambda s: has_roofline(s.block), roofline.roofline),
     "inference-throughput": ("block", lambda s: has_inference([s.block]), inference.throughput),

@@ -6,17 +6,15 @@ Pure apart from matplotlib.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.labels import cell_name, counted
+from bench.analysis.labels import counted
 from bench.analysis.metrics import PAIRS, RANKING, batches, latency, scores_rate
+from bench.plots.places import cells
 from bench.plots.scaling import short_source
 from bench.plots.style import (
-    FILLS,
     GREY,
     estimate,
-    framed,
     legend_entry,
     level_look,
     logarithmic,
@@ -34,52 +32,36 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from bench.analysis.grid import Block, Pool
-    from bench.plots.places import Subject
+    from bench.analysis.grid import Pool
+    from bench.plots.places import Cell, Subject
 
 PERCENTILES = ("p50", "p90", "p95", "p99", "max")
-
-
-@dataclass(frozen=True)
-class Series:
-    """One cell: its runs, and how it is drawn."""
-
-    name: str
-    pool: Pool
-    style: dict[str, Any]
-
-    def sizes(self, works: Sequence[str]) -> str:
-        """`(n=6)`: how many runs were timed at any of these works."""
-        timed = [run for run in self.pool.runs if any(batches([run], work) for work in works)]
-        return f"({counted(len(timed), self.pool.tally)})"
 
 
 def throughput(subject: Subject) -> Figure:
     """Samples/s over batch size; in a second panel, where it was measured, scores/s of ranking."""
     block = subject.block
-    all_series = _series(block)
+    all_cells = cells(block)
     works = [work for work in (PAIRS, RANKING) if batches(block.runs, work)]
     published = _published(subject)
     legend = [
-        legend_entry(f"{series.name} {series.sizes(works)}", ms=6, **series.style)
-        for series in all_series
+        legend_entry(f"{cell.name} {_sizes(cell, works)}", ms=6, **cell.style) for cell in all_cells
     ]
     legend += [legend_entry(f"published: {name}", **style) for name, style, _ in published]
     note = "Median over runs; bar: 95 % interval from 6 runs on, else smallest to largest."
-    frame = subject.frame("inference throughput", note)
-    width = 6.4 if len(works) == 1 else 4.6
-    figure, axes = framed(len(works), len(works), (width, 3.8), frame, legend)
+    panel = (6.4 if len(works) == 1 else 4.6, 3.8)
+    figure, axes = subject.figure("inference throughput", note, legend, panel, len(works))
     for ax, work in zip(axes, works, strict=True):
         sizes, rates = list(batches(block.runs, work)), []
-        for series in all_series:
+        for cell in all_cells:
             points = [
                 (size, estimate(data))
-                for size in batches(series.pool.runs, work)
-                if not isinstance(data := series.pool.summary(scores_rate(work, size)), Missing)
+                for size in batches(cell.pool.runs, work)
+                if not isinstance(data := cell.pool.summary(scores_rate(work, size)), Missing)
             ]
             rates += [end for _, (_, low, high) in points for end in (low, high)]
             if points:
-                plot_estimates(ax, points, lw=1.6, capsize=3, ms=6, zorder=3, **series.style)
+                plot_estimates(ax, points, lw=1.6, capsize=3, ms=6, zorder=3, **cell.style)
         for _, style, theirs in published if work == PAIRS else ():
             plot_points(ax, theirs, zorder=2, **style)
             sizes += [size for size, _ in theirs]
@@ -93,7 +75,7 @@ def throughput(subject: Subject) -> Figure:
 
 def latencies(subject: Subject) -> Figure:
     """Percentiles of a call's latency over batch size, a panel per cell."""
-    all_series = _series(subject.block)
+    all_cells = cells(subject.block)
     sizes = batches(subject.block.runs, PAIRS)
     styles = {name: level_look(index).curve for index, name in enumerate(PERCENTILES)}
     legend = [legend_entry(name, ms=5, **style) for name, style in styles.items()]
@@ -101,15 +83,14 @@ def latencies(subject: Subject) -> Figure:
         "Of the calls of one run, median over runs. A percentile is drawn where every run has "
         "enough calls for it."
     )
-    frame = subject.frame("inference latency", note)
-    columns = 1 if len(all_series) == 1 else 2
-    size = (6.4 if columns == 1 else 4.2, 3.0)
-    figure, axes = framed(len(all_series), columns, size, frame, legend)
-    curves = [_percentiles(series.pool, sizes) for series in all_series]
+    count = len(all_cells)
+    panel = (6.4 if count == 1 else 4.2, 3.0)
+    figure, axes = subject.figure("inference latency", note, legend, panel, count, min(2, count))
+    curves = [_percentiles(cell.pool, sizes) for cell in all_cells]
     seconds = [v for points in curves for curve in points.values() for _, v in curve]
     limits = (min(seconds, default=1e-3) / 1.5, max(seconds, default=1e-3) * 1.5)
-    for ax, series, points in zip(axes, all_series, curves, strict=True):
-        name = f"{series.name}  {series.sizes([PAIRS])}"
+    for ax, cell, points in zip(axes, all_cells, curves, strict=True):
+        name = f"{cell.name}  {_sizes(cell, [PAIRS])}"
         ax.set_title("\n".join(textwrap.wrap(name, 48)), loc="left")
         for percentile, style in styles.items():
             plot_points(ax, points[percentile], ms=4, lw=1.5, **style)
@@ -121,17 +102,10 @@ def latencies(subject: Subject) -> Figure:
     return figure
 
 
-def _series(block: Block) -> list[Series]:
-    """A line per cell, those without a good run too."""
-    rests = list(dict.fromkeys(row.rest for row in block.rows))
-    return [
-        Series(
-            cell_name(block, row, precision),
-            pool,
-            {**look(precision).curve, "fillstyle": FILLS[rests.index(row.rest) % len(FILLS)]},
-        )
-        for row, precision, pool in block.cells()
-    ]
+def _sizes(cell: Cell, works: Sequence[str]) -> str:
+    """`(n=6)`: how many runs were timed at any of these works."""
+    timed = [run for run in cell.pool.runs if any(batches([run], work) for work in works)]
+    return f"({counted(len(timed), cell.pool.tally)})"
 
 
 def _percentiles(pool: Pool, sizes: Sequence[int]) -> dict[str, list[tuple[int, float]]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bench.analysis import contrasts
-from bench.analysis.labels import counted, precision_label, ranks_text, sizes_text
-from bench.plots.style import Frame, level_look, look
+from bench.analysis.labels import cell_name, counted, precision_label, ranks_text, sizes_text
+from bench.plots.style import FILLS, framed, level_look, look
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from matplotlib.figure import Figure as Drawing
 
     from bench.analysis.grid import Block, Pool
     from bench.analysis.metrics import Metric
@@ -41,9 +43,18 @@ class Subject:
     figures: Sequence[Figure] = ()
     systems: Sequence[str] = ()
 
-    def frame(self, heading: str, note: str) -> Frame:
-        """Title and footer of a picture."""
-        return Frame(f"{self.title}: {heading}", (self.where, note))
+    def figure(
+        self,
+        heading: str,
+        note: str,
+        legend: Sequence[Any],
+        panel: tuple[float, float],
+        panels: int = 1,
+        columns: int | None = None,
+    ) -> tuple[Drawing, list[Any]]:
+        """An empty figure and the axes of its panels, in one row by default; see `framed`."""
+        title, footer = f"{self.title}: {heading}", (self.where, note)
+        return framed(panels, columns or panels, panel, title, footer, legend)
 
     def places(self, metric: Metric) -> list[Place]:
         """The cells side by side: by the contrast if there is one, else by precision."""
@@ -120,3 +131,27 @@ def _by_arm(block: Block, contrast: Contrast, metric: Metric) -> list[Place]:
             )
         )
     return places
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of the grid: its name, its runs, and the arguments of its line with markers."""
+
+    name: str
+    ranks: int
+    pool: Pool
+    style: dict[str, Any]
+
+
+def cells(block: Block) -> list[Cell]:
+    """All cells of a block, also those without a good run."""
+    rests = list(dict.fromkeys(row.rest for row in block.rows))
+    return [
+        Cell(
+            cell_name(block, row, precision),
+            row.ranks,
+            pool,
+            {**look(precision).curve, "fillstyle": FILLS[rests.index(row.rest) % len(FILLS)]},
+        )
+        for row, precision, pool in block.cells()
+    ]

@@ -6,10 +6,9 @@ Pure apart from matplotlib.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from bench.analysis.labels import cell_name, precision_label, ranks_text
+from bench.analysis.labels import precision_label, ranks_text
 from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
     COPY_PEAK,
@@ -17,18 +16,17 @@ from bench.analysis.metrics import (
     MATMUL_PEAK,
     SHARE_OF_LIMIT,
 )
+from bench.plots.places import Cell, cells
 from bench.plots.style import (
-    FILLS,
     GREY,
     estimate,
-    framed,
     legend_entry,
     logarithmic,
     look,
     plot_estimates,
 )
 from bench.render import units
-from bench.stats.summary import Missing, summarize
+from bench.stats.summary import Missing, Summary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,25 +36,17 @@ if TYPE_CHECKING:
 
     from bench.analysis.grid import Block
     from bench.plots.places import Subject
-    from bench.stats.summary import Summary
 
 
-@dataclass(frozen=True)
-class Point:
-    """One cell: where it lies, how it is drawn, and its label in the legend."""
-
-    ranks: int
-    intensity: float
-    achieved: Summary
-    style: dict[str, Any]
-    label: str
+Point = tuple[Cell, float, Summary]
+"""A cell, its arithmetic intensity and its FLOP/s."""
 
 
 def roofline(subject: Subject) -> Figure:
     """A panel per number of ranks: the two roofs of every precision, and a point per cell."""
     block = subject.block
     points = _points(block)
-    ranks = sorted({point.ranks for point in points})
+    ranks = sorted({cell.ranks for cell, _, _ in points})
     roofs = {(r, p): roof for r in ranks for p in block.precisions if (roof := _roof(block, r, p))}
     legend = [
         legend_entry(
@@ -65,25 +55,28 @@ def roofline(subject: Subject) -> Figure:
         for p in block.precisions
         if any(precision == p for _, precision in roofs)
     ]
-    legend += [legend_entry(point.label, ls="", ms=7, **point.style) for point in points]
+    for cell, _, achieved in points:
+        share = cell.pool.summary(SHARE_OF_LIMIT)
+        reached = "" if isinstance(share, Missing) else f": {units.percent(share.median)}"
+        label = f"{cell.name}{reached} (n={achieved.n})"
+        legend.append(legend_entry(label, ms=7, **{**cell.style, "ls": ""}))
     note = (
         "Level roof: measured matmul peak; sloping roof: measured copy bandwidth; medians over "
         "runs. Point: median over runs, bar: 95 % interval from 6 runs on, else all runs. All of "
         "one rank. Per cent: of the limit above the point."
     )
-    frame = subject.frame("roofline of training", note)
-    width = 6.4 if len(ranks) == 1 else 4.6
-    figure, axes = framed(len(ranks), len(ranks), (width, 4.0), frame, legend)
+    panel = (6.4 if len(ranks) == 1 else 4.6, 4.0)
+    figure, axes = subject.figure("roofline of training", note, legend, panel, len(ranks))
     limits = _limits(points, list(roofs.values()))
     for ax, count in zip(axes, ranks, strict=True):
         labelled: list[float] = []
         for (of, precision), roof in roofs.items():
             if of == count:
                 _draw_roof(ax, roof, precision, limits[0], labelled)
-        for point in points:
-            if point.ranks == count:
-                marker = [(point.intensity, estimate(point.achieved))]
-                plot_estimates(ax, marker, ms=8, lw=1.4, capsize=3, zorder=4, **point.style)
+        for cell, intensity, achieved in points:
+            if cell.ranks == count:
+                style = {**cell.style, "ls": "-", "ms": 8, "lw": 1.4, "capsize": 3, "zorder": 4}
+                plot_estimates(ax, [(intensity, estimate(achieved))], **style)
         logarithmic(ax, *limits)
         if len(ranks) > 1:
             row = next(row for row in block.rows if row.ranks == count)
@@ -94,25 +87,15 @@ def roofline(subject: Subject) -> Figure:
 
 
 def _points(block: Block) -> list[Point]:
-    rests = list(dict.fromkeys(row.rest for row in block.rows))
-    points = []
-    for row in block.rows:
-        for precision in block.precisions:
-            pool = row.pools[precision]
-            intensity, achieved = pool.summary(INTENSITY), pool.summary(ACHIEVED_FLOPS)
-            share = pool.summary(SHARE_OF_LIMIT)
-            if isinstance(intensity, Missing) or isinstance(achieved, Missing):
-                continue
-            name = cell_name(block, row, precision)
-            reached = "" if isinstance(share, Missing) else f": {units.percent(share.median)}"
-            style = {
-                "color": look(precision).color,
-                "marker": look(precision).marker,
-                "fillstyle": FILLS[rests.index(row.rest) % len(FILLS)],
-            }
-            label = f"{name}{reached} (n={achieved.n})"
-            points.append(Point(row.ranks, intensity.median, achieved, style, label))
-    return points
+    estimates = (
+        (cell, cell.pool.summary(INTENSITY), cell.pool.summary(ACHIEVED_FLOPS))
+        for cell in cells(block)
+    )
+    return [
+        (cell, intensity.median, achieved)
+        for cell, intensity, achieved in estimates
+        if not isinstance(intensity, Missing) and not isinstance(achieved, Missing)
+    ]
 
 
 def _roof(block: Block, ranks: int, precision: str) -> tuple[float, float] | None:
@@ -128,8 +111,8 @@ Limits = tuple[tuple[float, float], tuple[float, float]]
 
 def _limits(points: Sequence[Point], roofs: Sequence[tuple[float, float]]) -> Limits:
     """Both ends of both axes: every point, and the ridge of every roof."""
-    xs = [point.intensity for point in points] + [matmul / copy for matmul, copy in roofs]
-    ys = [v for p in points for v in (p.achieved.min, p.achieved.max)] + [m for m, _ in roofs]
+    xs = [intensity for _, intensity, _ in points] + [matmul / copy for matmul, copy in roofs]
+    ys = [y for _, _, data in points for y in (data.min, data.max)] + [m for m, _ in roofs]
     return (min(xs) / 4, max(xs) * 4), (min(ys) / 4, max(ys) * 2.5)
 
 

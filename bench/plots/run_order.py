@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.analysis.labels import precision_label
 from bench.analysis.metrics import THROUGHPUT
-from bench.plots.style import GREY, INK, framed, legend_entry, look, plot_points, whole_ticks
+from bench.plots.style import GREY, INK, legend_entry, look, plot_points, whole_ticks
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
@@ -60,8 +60,7 @@ def run_order(subject: Subject) -> Figure:
         f"n = {len(runs)} runs, in the order of their start; each against the median of its cell "
         "(same ranks and precision)."
     )
-    frame = subject.frame("throughput against run order", note)
-    figure, (ax,) = framed(1, 1, (7.2, 3.0), frame, legend)
+    figure, (ax,) = subject.figure("throughput against run order", note, legend, (7.2, 3.0))
     ax.axhline(0, color=GREY, lw=1.0)
     for precision in block.precisions:
         points = [

@@ -5,8 +5,8 @@ Pure apart from matplotlib.
 
 from __future__ import annotations
 
+import itertools
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -20,7 +20,6 @@ from bench.plots.style import (
     INK,
     LABEL_BOX,
     LOOKS,
-    Frame,
     estimate,
     framed,
     legend_entry,
@@ -49,28 +48,24 @@ _MARKS = ("s", "^", "D", "v", "P", "X", "*")
 _IDEAL: Any = {"color": GREY, "lw": 1.2, "ls": DASHES}
 
 
-@dataclass(frozen=True)
-class Line:
-    """Strong scaling of one published system in one source, precision by precision."""
-
-    label: str
-    points: dict[str, list[tuple[int, float]]]
+Line = dict[str, list[tuple[int, float]]]
+"""GPUs and speed-up over 1 GPU by precision."""
 
 
-def published_lines(figures: Sequence[Figure], systems: Sequence[str]) -> list[Line]:
-    """The published strong scaling of these systems, computed from their throughputs."""
-    lines = []
+def published_lines(figures: Sequence[Figure], systems: Sequence[str]) -> dict[str, Line]:
+    """The published strong scaling by system and source, computed from their throughputs."""
+    lines: dict[str, Line] = {}
     for system in systems:
         of_system = select(figures, system=system, metric="train_throughput")
         for source in distinct(of_system, "source"):
-            points: dict[str, list[tuple[int, float]]] = {}
+            points: Line = {}
             of_source = select(of_system, source=source)
             for precision in distinct(of_source, "precision"):
                 rates = {f.gpus: f.value for f in select(of_source, precision=precision) if f.gpus}
                 if 1 in rates and len(rates) > 1:
                     points[precision] = [(g, rate / rates[1]) for g, rate in sorted(rates.items())]
             if points:
-                lines.append(Line(f"{_short_system(system)}, {short_source(source)}", points))
+                lines[f"{_short_system(system)}, {short_source(source)}"] = points
     return lines
 
 
@@ -95,35 +90,31 @@ def strong_scaling(subject: Subject) -> Drawing:
     """Throughput over that of one rank at the same global batch, a panel per precision."""
     block = subject.block
     lines = published_lines(subject.figures, subject.systems)
-    shown = [line for line in lines if set(line.points) & set(block.precisions)]
+    shown = {name: line for name, line in lines.items() if set(line) & set(block.precisions)}
     # Several sources report the same machine: each keeps its own mark in all panels.
-    theirs: list[dict[str, Any]] = [
-        {"color": GREY, "lw": 0.9, "marker": _MARKS[i % len(_MARKS)], "ms": 5, "mfc": "white"}
-        for i in range(len(shown))
-    ]
+    styles: dict[str, Any] = {
+        name: {"color": GREY, "lw": 0.9, "marker": mark, "ms": 5, "mfc": "white"}
+        for name, mark in zip(shown, itertools.cycle(_MARKS), strict=False)
+    }
     legend = [
         legend_entry("ours, median", color=INK, lw=1.8, marker="o", ms=5),
         legend_entry("ideal", **_IDEAL),
-        *(
-            legend_entry(f"published: {line.label}", **style)
-            for line, style in zip(shown, theirs, strict=True)
-        ),
+        *(legend_entry(f"published: {name}", **style) for name, style in styles.items()),
     ]
     note = (
         "Throughput / throughput with 1 rank, same global batch. Bars: 95 % interval from 6 runs "
         f"on, else all pairs of runs. {_sizes(block)}."
     )
-    columns = len(block.precisions)
-    frame = subject.frame("strong scaling", note)
-    figure, axes = framed(columns, columns, (3.6, 3.3), frame, legend)
-    published = {g for line in shown for points in line.points.values() for g, _ in points}
+    panels = len(block.precisions)
+    figure, axes = subject.figure("strong scaling", note, legend, (3.6, 3.3), panels)
+    published = {g for line in shown.values() for points in line.values() for g, _ in points}
     ticks = sorted({*(row.ranks for row in block.rows), *published})
     lowest = float(min(ticks))
     for ax, precision in zip(axes, block.precisions, strict=True):
         ax.set_title(precision_label(block, precision), loc="left")
         ax.plot(ticks, ticks, zorder=1, **_IDEAL)
-        for line, style in zip(shown, theirs, strict=True):
-            plot_points(ax, line.points.get(precision, []), zorder=2, **style)
+        for name, line in shown.items():
+            plot_points(ax, line.get(precision, []), zorder=2, **styles[name])
         points = _our_points(block, precision)
         lowest = min([lowest, *(low for _, (_, low, _) in points)])
         _our_line(ax, points, precision)
@@ -205,15 +196,13 @@ def prediction_curves(series: Sequence[Known], system: str) -> Drawing:
         for known in series
         for n in known.checks
     )
-    frame = Frame(
-        f"{system}: strong and weak scaling by an alpha-beta model",
-        (
-            f"Nothing here was measured by us. Error of the model at the GPUs left out: {errors}.",
-            "Assumptions: docs/scaling.md.",
-        ),
+    title = f"{system}: strong and weak scaling by an alpha-beta model"
+    footer = (
+        f"Nothing here was measured by us. Error of the model at the GPUs left out: {errors}.",
+        "Assumptions: docs/scaling.md.",
     )
     count = len(series)
-    figure, axes = framed(2 * count, count, (3.8, 2.9), frame, legend)
+    figure, axes = framed(2 * count, count, (3.8, 2.9), title, footer, legend)
     for strong, weak, known in zip(axes[:count], axes[count:], series, strict=True):
         alone = known.rate(1)
         strong.plot(RANKS, [alone * n for n in RANKS], **_IDEAL)

@@ -99,14 +99,6 @@ STYLE: Any = {
 
 
 @dataclass(frozen=True)
-class Frame:
-    """What surrounds the panels: a title above, n, machine, date and reading aid below."""
-
-    title: str
-    footer: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Picture:
     """One picture in both file forms."""
 
@@ -151,7 +143,12 @@ def _settle(figure: Figure) -> None:
 
 
 def framed(
-    panels: int, columns: int, panel: tuple[float, float], frame: Frame, legend: Sequence[Any]
+    panels: int,
+    columns: int,
+    panel: tuple[float, float],
+    title: str,
+    footer: Sequence[str],
+    legend: Sequence[Any] = (),
 ) -> tuple[Figure, list[Any]]:
     """A figure of panels, with room for title, legend and footer measured in inches.
 
@@ -159,7 +156,8 @@ def framed(
         panels: how many there are.
         columns: panels from left to right.
         panel: width and height of one panel with its labels, inches.
-        frame: title and footer; both are wrapped to the width.
+        title: the heading, wrapped to the width.
+        footer: machine, date and reading aid, each wrapped to the width.
         legend: labelled handles, set in a row between title and panels, never on data.
 
     Returns:
@@ -167,12 +165,12 @@ def framed(
     """
     rows = math.ceil(panels / columns)
     width = max(columns * panel[0], 6.4)
-    title = textwrap.wrap(frame.title, int(width * 9.6))
-    footer = [line for part in frame.footer for line in textwrap.wrap(part, int(width * 14.5))]
+    heading = textwrap.wrap(title, int(width * 9.6))
+    notes = [line for part in footer for line in textwrap.wrap(part, int(width * 14.5))]
     per_row = _legend_columns(legend, width)
     legend_rows = math.ceil(len(legend) / per_row) if legend else 0
-    above = 0.12 + 0.22 * len(title) + 0.24 * legend_rows + 0.06
-    below = 0.10 + 0.165 * len(footer)
+    above = 0.12 + 0.22 * len(heading) + 0.24 * legend_rows + 0.06
+    below = 0.10 + 0.165 * len(notes)
     height = above + rows * panel[1] + below
     figure = Figure(figsize=(width, height), layout="constrained")
     engine: Any = figure.get_layout_engine()
@@ -187,13 +185,13 @@ def framed(
     left = 0.12 / width
     top = 1 - 0.10 / height
     figure.text(
-        left, top, "\n".join(title), va="top", fontsize=12, fontweight="bold", linespacing=1.25
+        left, top, "\n".join(heading), va="top", fontsize=12, fontweight="bold", linespacing=1.25
     )
     if legend:
         figure.legend(
             handles=list(legend),
             loc="upper left",
-            bbox_to_anchor=(left, 1 - (0.10 + 0.22 * len(title)) / height),
+            bbox_to_anchor=(left, 1 - (0.10 + 0.22 * len(heading)) / height),
             ncols=per_row,
             borderaxespad=0,
             borderpad=0.2,
@@ -201,7 +199,7 @@ def framed(
             handlelength=2.4,
         )
     figure.text(
-        left, 0.08 / height, "\n".join(footer), va="bottom", fontsize=8, color=GREY, linespacing=1.3
+        left, 0.08 / height, "\n".join(notes), va="bottom", fontsize=8, color=GREY, linespacing=1.3
     )
     return figure, axes[:panels]
 

@@ -14,8 +14,7 @@ from bench.analysis import contrasts as contrast
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import group
 from bench.analysis.metrics import BEST_HR
-from bench.plots.curves import curves
-from bench.plots.histograms import histogram
+from bench.plots.accuracy import curves, histogram
 from bench.plots.places import Subject
 from bench.render.formats import markdown_page
 from bench.render.model import Tabled

@@ -22,13 +22,12 @@ from sample_blocks import (
 from sample_records import grid, make_suite
 
 from bench.analysis.metrics import BEST_HR
+from bench.plots.accuracy import curves, histogram
 from bench.plots.bars import throughput
-from bench.plots.curves import curves
-from bench.plots.histograms import histogram
 from bench.plots.places import Subject
 from bench.plots.run_order import run_order
 from bench.plots.scaling import published_lines, strong_scaling
-from bench.plots.style import LOOKS, Frame, framed
+from bench.plots.style import LOOKS, framed
 from bench.published.figures import read
 
 SYSTEMS = ("DGX A100 8x A100 40GB", "DGX-1 8x V100 32GB", "DGX-1 8x V100 16GB")
@@ -179,13 +178,11 @@ def test_more_ranks_that_are_slower_stay_inside_the_picture():
 
 
 def test_the_published_scaling_is_computed_from_the_throughputs():
-    labels = [line.label for line in PUBLISHED]
-
-    assert "8x A100 40 GB, TF 2020" in labels
-    assert len(set(labels)) == len(labels)
-    a100 = next(line for line in PUBLISHED if line.label == "8x A100 40 GB, PyTorch 2021")
-    assert [(g, round(s, 2)) for g, s in a100.points["tf32"]] == [(1, 1.0), (8, 4.88)]
-    assert "fp32" not in a100.points
+    assert "8x A100 40 GB, TF 2020" in PUBLISHED
+    assert len(PUBLISHED) == 7, "no two sources have the same label"
+    a100 = PUBLISHED["8x A100 40 GB, PyTorch 2021"]
+    assert [(g, round(s, 2)) for g, s in a100["tf32"]] == [(1, 1.0), (8, 4.88)]
+    assert "fp32" not in a100
 
 
 def test_the_margin_is_a_band_around_the_mean_of_full_precision():
@@ -227,7 +224,7 @@ def test_run_order_follows_the_clock_and_not_the_grid():
 def test_a_long_title_is_wrapped_before_the_edge():
     title = "Two ranks (synthetic-20m-500k, parallel user-sharded, batch_size 1048576): best HR@10"
     for words in (title, title.replace("best ", ""), "batch_size 1048576 " * 6):
-        figure, _ = framed(1, 2, (3.6, 3.3), Frame(words, (WHERE,)), [])
+        figure, _ = framed(2, 2, (3.6, 3.3), words, (WHERE,))
         mpl.backends.backend_agg.FigureCanvasAgg(figure)
         (text,) = (t for t in figure.texts if t.get_fontweight() == "bold")
         assert text.get_window_extent().x1 <= figure.bbox.x1
