@@ -7,14 +7,15 @@ does not say is None; nothing is guessed. What a person adds when ingesting is m
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bench.records.attempt import decode
 from bench.stats.summary import Missing, Value
-from ncf.record import RecordError, read_json
+from ncf.record import RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
 SCHEMA_VERSION = 1
@@ -27,10 +28,6 @@ PROGRAMS = {
     "ncf-bench": "this trainer's own logs",
     "unknown": "DLLogger logs of an unknown program",
 }
-
-
-class ForeignError(ValueError):
-    """A stored foreign run that cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -80,36 +77,22 @@ class ForeignRun:
         """Plain data, ready for JSON."""
         return {"schema_version": SCHEMA_VERSION, "kind": "foreign", **asdict(self)}
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ForeignRun:
-        """Rebuild a run.
 
-        Raises:
-            ForeignError: not such a record, or of a later schema.
-        """
-        version = data.get("schema_version")
-        if data.get("kind") != "foreign" or not isinstance(version, int):
-            raise ForeignError("not the record of a foreign run")
-        if not 1 <= version <= SCHEMA_VERSION:
-            raise ForeignError(f"schema_version {version} is not between 1 and {SCHEMA_VERSION}")
-        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
-        try:
-            names = {f.name for f in fields(ForeignEpoch)}
-            known["epochs"] = tuple(
-                ForeignEpoch(**{k: v for k, v in epoch.items() if k in names})
-                for epoch in known["epochs"]
-            )
-            return cls(**known)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ForeignError(f"broken: {type(error).__name__} {error}") from None
+def read_run(content: bytes) -> ForeignRun:
+    """A run from its file.
+
+    Raises:
+        RecordError: another kind of file, a later schema, or a field of a wrong type.
+    """
+    return decode(content, ForeignRun, "foreign", SCHEMA_VERSION)
 
 
 def best_hr(run: ForeignRun) -> Value:
     """Highest hit rate of the logged epochs, or the closing figure."""
-    found = [epoch.hr for epoch in run.epochs if epoch.hr is not None]
+    rates = [epoch.hr for epoch in run.epochs if epoch.hr is not None]
     closing = run.closing.get("best_accuracy", run.closing.get("best_hr"))
-    if found:
-        return max(found)
+    if rates:
+        return max(rates)
     return closing if closing is not None else Missing("not in the log")
 
 
@@ -142,22 +125,13 @@ def time_to_best(run: ForeignRun) -> Value:
 
 
 def load(folder: Path) -> tuple[list[ForeignRun], list[tuple[Path, str]]]:
-    """What was ingested for a suite, and what cannot be read of it."""
+    """The runs that were ingested for a suite, and the files that cannot be read, with why."""
     runs: list[ForeignRun] = []
     unreadable: list[tuple[Path, str]] = []
     for path in sorted((folder / "foreign").glob("*.json")):
-        found = _read(path)
-        if isinstance(found, str):
-            unreadable.append((path, found))
-        else:
-            runs.append(found)
+        try:
+            runs.append(read_run(path.read_bytes()))
+        except (OSError, RecordError) as error:
+            unreadable.append((path, getattr(error, "strerror", None) or str(error)))
     runs.sort(key=lambda run: (run.started_at or "", run.file, run.digest))
     return runs, unreadable
-
-
-def _read(path: Path) -> ForeignRun | str:
-    """The run in a file, or why it cannot be used."""
-    try:
-        return ForeignRun.from_dict(read_json(path))
-    except (RecordError, ForeignError) as error:
-        return str(error).removeprefix(f"{path}: ")

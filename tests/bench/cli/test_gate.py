@@ -145,8 +145,8 @@ def test_few_runs_are_exit_code_3_or_what_the_policy_says(bench, promoted):
 
 
 def test_another_machine_is_exit_code_3_with_its_keys(bench, promoted):
-    text = promoted.read_text().replace('"gpus": "no GPU"', '"gpus": "8x NVIDIA A100"')
-    promoted.write_text(text.replace('"gpu_count": "0"', '"gpu_count": "8"'))
+    text = promoted.read_text().replace('"gpus": []', '"gpus": [[8, "NVIDIA A100", 40.0]]')
+    promoted.write_text(text.replace('"gpu_count": 0', '"gpu_count": 8'))
 
     code, out, _ = bench("gate", "mine.toml")
 
@@ -269,7 +269,7 @@ def test_calibration_is_stored_with_the_baseline_and_used(bench, promoted):
 
 
 def test_the_noise_of_another_machine_is_not_stored_with_a_baseline(bench, promoted):
-    promoted.write_text(promoted.read_text().replace('"cores": "', '"cores": "9'))
+    promoted.write_text(promoted.read_text().replace('"cores": ', '"cores": 9'))
 
     code, _, err = bench("calibrate", "mine.toml", "--rounds", "3", "--baseline", "own")
 
