@@ -129,8 +129,8 @@ def _show(parsed: argparse.Namespace) -> int:
     one = read(path)
     print(f"{one.name}: baseline of {one.suite} ({path})\n")
     print(f"saved by {one.saved.who}, {one.saved.when}: {one.saved.why}")
-    for name, by in one.promoted:
-        print(f"promoted {name} by {by.who}, {by.when}: {by.why}")
+    for item in one.promoted:
+        print(f"promoted {item.name} by {item.who}, {item.when}: {item.why}")
     if one.calibrated:
         print(f"calibrated by {one.calibrated.who}, {one.calibrated.when}: {one.calibrated.why}")
     for cell in one.side.cells.values():

@@ -167,12 +167,11 @@ def _tell(
     code: int,
 ) -> None:
     """Print, and write the files that were asked for, and GitHub's."""
-    from bench.gate.gate import FAIL
-    from bench.gate.warnings import suspicions
+    from bench.gate.gate import FAIL, find_warnings
     from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
     from ncf.record import write_text
 
-    warnings = suspicions(baseline.side, outcome, wanted.across)
+    warnings = find_warnings(baseline.side, outcome, wanted.across)
     about = _about(baseline, outcome, code)
     title = f"Gate {suite.name}"
     summary = gate_report.markdown(title, outcome.lines, about, warnings)

@@ -1,7 +1,7 @@
-"""A baseline: a side with every sample, who saved it, when and why, as a text file.
+"""A baseline: every sample of one side, who saved it, when and why, as a text file.
 
-Files are committed: a line of JSON per metric and cell, so that a difference between two baselines
-can be read. Nothing in them is rounded.
+Files are committed: one line of JSON per metric and cell keeps their diffs readable. Nothing in
+them is rounded.
 """
 
 from __future__ import annotations
@@ -40,13 +40,20 @@ class Signed:
 
 
 @dataclass(frozen=True)
+class Promotion(Signed):
+    """A baseline of this name became the one that gates use."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Baseline:
     """Samples to compare with.
 
     Attributes:
         saved: when the samples were put together.
-        promoted: every time one baseline of the suite became the one that gates use, the latest
-            last, with the name of the baseline then chosen; empty for one that was only saved.
+        promoted: every baseline of the suite that gates used, the latest last; empty for one that
+            was only saved.
         calibrated: who measured the noise and when; None where nobody did.
         noise: by cell and metric.
     """
@@ -55,14 +62,14 @@ class Baseline:
     suite: str
     saved: Signed
     side: Side
-    promoted: tuple[tuple[str, Signed], ...] = ()
+    promoted: tuple[Promotion, ...] = ()
     calibrated: Signed | None = None
     noise: Mapping[tuple[str, str], Noise] = field(default_factory=dict)
 
     def promote(self, by: Signed, before: Baseline | None) -> Baseline:
         """This baseline as the suite's own; the history of the one before goes on."""
         history = before.promoted if before else ()
-        return replace(self, promoted=(*history, (self.name, by)))
+        return replace(self, promoted=(*history, Promotion(by.who, by.why, by.when, self.name)))
 
 
 def to_text(baseline: Baseline) -> str:
@@ -73,7 +80,7 @@ def to_text(baseline: Baseline) -> str:
         "name": baseline.name,
         "suite": baseline.suite,
         "saved": asdict(baseline.saved),
-        "promoted": [{"name": name, **asdict(signed)} for name, signed in baseline.promoted],
+        "promoted": [asdict(item) for item in baseline.promoted],
         "calibrated": asdict(baseline.calibrated) if baseline.calibrated else None,
         "cells": [_cell(cell, baseline.noise) for cell in baseline.side.cells.values()],
     }
@@ -108,7 +115,7 @@ def _lines(value: Any, depth: int = 0) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def from_text(text: str, where: str) -> Baseline:
+def from_text(text: str | bytes, where: str) -> Baseline:
     """Read the file; versions from 1 to this program's are understood.
 
     Raises:
@@ -125,19 +132,12 @@ def from_text(text: str, where: str) -> Baseline:
         suite=data.suite,
         saved=data.saved,
         side=Side(f"baseline {data.name}", {cell.key: cell for cell in cells}),
-        promoted=tuple(
-            (item.name, Signed(item.who, item.why, item.when)) for item in data.promoted
-        ),
+        promoted=data.promoted,
         calibrated=data.calibrated,
         noise={
             (cell.key, name): noise for cell in data.cells for name, noise in cell.noise.items()
         },
     )
-
-
-@dataclass(frozen=True)
-class _Promotion(Signed):
-    name: str
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class _File:
     suite: str
     saved: Signed
     cells: tuple[_FileCell, ...]
-    promoted: tuple[_Promotion, ...] = ()
+    promoted: tuple[Promotion, ...] = ()
     calibrated: Signed | None = None
 
 
@@ -292,8 +292,6 @@ def _all(results: Path, suite: str | None) -> Sequence[Path]:
 def read(path: Path) -> Baseline:
     """A baseline from its file; UserError says why not."""
     try:
-        return from_text(path.read_text(encoding="utf-8"), str(path))
+        return from_text(path.read_bytes(), str(path))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path}: not UTF-8 text: no baseline") from None

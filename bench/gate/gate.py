@@ -1,22 +1,29 @@
-"""The gate: one look after another until every comparison is decided, and the exit code. Pure.
+"""The gate: interim looks until every comparison is decided, the exit code, and warnings. Pure.
 
-Runs are made by whoever calls `play`, so that this can be tested without any.
+The caller of `play` makes the runs, so that the gate can be tested without any.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from bench.gate.compare import Line, Terms, compare
-from bench.gate.samples import Side, side
+from bench.analysis.metrics import gated
+from bench.gate.compare import compare
+from bench.gate.samples import pairs, side
+from bench.render import units
 from bench.stats import decision
-from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
+from bench.stats.decision import IMPROVED, INCONCLUSIVE, NOT_COMPARABLE, REGRESSED, Question
 from bench.stats.summary import ALPHA, ALPHA_GATE, MIN_RUNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from bench.gate.compare import Line, Terms
+    from bench.gate.samples import CellRuns, Side
     from bench.records.attempt import Attempt
 
 PASS, FAIL, REPORT = "pass", "fail", "report"
@@ -27,7 +34,7 @@ OK, LOST, BROKEN, OPEN = 0, 1, 2, 3
 
 @dataclass(frozen=True)
 class Policy:
-    """What to make of what was not decided."""
+    """What the exit code makes of open verdicts."""
 
     inconclusive: str = REPORT
     not_comparable: str = REPORT
@@ -35,7 +42,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a gate found.
+    """The result of a gate.
 
     Attributes:
         lines: a verdict per cell and metric.
@@ -53,30 +60,21 @@ class Outcome:
     def broken(self) -> tuple[str, ...]:
         """Cells whose runs failed, so that too few are left to judge."""
         failed = {attempt.cell.key for attempt in self.failed}
-        return tuple(sorted(key for key in failed if self._good(key) < MIN_RUNS))
-
-    def _good(self, key: str) -> int:
-        cell = self.tested.cells.get(key)
-        return len(cell.runs) if cell else 0
+        good = {key: len(cell.runs) for key, cell in self.tested.cells.items()}
+        return tuple(sorted(key for key in failed if good.get(key, 0) < MIN_RUNS))
 
     def exit_code(self, policy: Policy) -> int:
         """0 nothing lost, 1 a loss, 2 the runs themselves failed, 3 something is open."""
         verdicts = {line.verdict for line in self.lines}
-        wanted = {
-            verdict: choice
-            for verdict, choice in (
-                (INCONCLUSIVE, policy.inconclusive),
-                (NOT_COMPARABLE, policy.not_comparable),
-            )
-            if verdict in verdicts
-        }
+        choices = {INCONCLUSIVE: policy.inconclusive, NOT_COMPARABLE: policy.not_comparable}
+        open_choices = [choice for verdict, choice in choices.items() if verdict in verdicts]
         if REGRESSED in verdicts:
             return LOST
         if self.broken:
             return BROKEN
-        if FAIL in wanted.values():
+        if FAIL in open_choices:
             return LOST
-        return OPEN if REPORT in wanted.values() else OK
+        return OPEN if REPORT in open_choices else OK
 
 
 def judge(
@@ -126,3 +124,80 @@ def _failed(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     good = {(a.cell.key, a.seed) for a in attempts if a.ok}
     last = {(a.cell.key, a.seed): a for a in attempts if not a.ok}
     return tuple(attempt for key, attempt in last.items() if key not in good)
+
+
+def find_warnings(baseline: Side, outcome: Outcome, across: Sequence[str] = ()) -> list[str]:
+    """What a gate reports although it decides nothing: suspicious, disturbed or failed runs.
+
+    A speed-up of training that nobody can explain is more often a fault than a discovery; MLPerf
+    rejects runs that converge faster than its reference convergence points for that reason.
+    """
+    texts = [text for line in outcome.lines for text in _line_warnings(line)]
+    for old, new in pairs(baseline, outcome.tested, across):
+        if old is not None and new is not None:
+            cell_texts = (*_fast_convergence(old, new), *_flagged(new), *_missing(old, new))
+            texts += [f"{new.label}: {text}" for text in (*cell_texts, *_drift(new))]
+    for attempt in outcome.failed:
+        message = f": {attempt.failure.message}" if attempt.failure else ""
+        texts.append(f"{attempt.cell.label}, seed {attempt.seed}: {attempt.status}{message}")
+    return list(dict.fromkeys(texts))
+
+
+def _line_warnings(line: Line) -> Iterator[str]:
+    if line.metric.name == "best_hr" and line.verdict == IMPROVED:
+        yield (
+            f"{line.label}: best HR is suspiciously high, by more than the margin above the "
+            "baseline: a leak of held-out items is likelier than a discovery"
+        )
+    for n, side_name in zip(line.answer.aside, ("of the baseline", "here"), strict=True):
+        if n:
+            yield (
+                f"{line.label}: {n} {'run' if n == 1 else 'runs'} {side_name} set aside in "
+                f"{line.metric.name}, far from the others"
+            )
+
+
+def _fast_convergence(old: CellRuns, new: CellRuns) -> Iterator[str]:
+    metric = gated("epochs_to_best")
+    before, after = old.values(metric.name), new.values(metric.name)
+    if not (before and after and min(before) > 0 and min(after) > 0):
+        return
+    reference, tested = ([metric.scaled(value) for value in values] for values in (before, after))
+    question = Question(reference, tested, metric.better, metric.scaled_margin(metric.margin))
+    if decision.decide([question])[0].verdict == IMPROVED:
+        yield (
+            f"converges suspiciously fast: {units.exact(median(after))} epochs to the best HR, "
+            f"{units.exact(median(before))} in the baseline"
+        )
+
+
+def _flagged(cell: CellRuns) -> Iterator[str]:
+    for flag, n in cell.flags.items():
+        yield f"{n} runs here are flagged {flag}"
+
+
+def _missing(old: CellRuns, new: CellRuns) -> Iterator[str]:
+    """Runs without a value where the baseline's had one, such as a target that was not reached."""
+    for name, values in new.samples.items():
+        n, before = values.count(None), old.samples.get(name, ()).count(None)
+        if n and not before:
+            yield f"{n} of {len(values)} runs here have no {name}"
+
+
+def _drift(cell: CellRuns) -> Iterator[str]:
+    """Neighbouring runs that are alike: the machine drifts, and intervals are narrower than true.
+
+    The serial correlation of n independent values is about normal(-1/n, 1/n).
+    """
+    values = [math.log(value) for value in cell.values("throughput")]
+    n, centre = len(values), fmean(values) if values else 0.0
+    deviations = [value - centre for value in values]
+    total = math.fsum(value**2 for value in deviations)
+    if n < 8 or total == 0:
+        return
+    serial = math.fsum(a * b for a, b in pairwise(deviations)) / total
+    if serial >= 2.33 / math.sqrt(n) - 1 / n:
+        yield (
+            f"speeds of neighbouring runs are alike (correlation {serial:.2f}): the machine "
+            "drifts; `bench calibrate` measures by how much"
+        )

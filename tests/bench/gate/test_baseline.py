@@ -123,7 +123,7 @@ def test_promoting_keeps_the_history_of_what_gates_used():
     first = made().promote(Signed("A", "start", "2026-11-01T00:00:00Z"), None)
     second = made().promote(Signed("B", "new driver", "2026-12-01T00:00:00Z"), first)
 
-    assert [(name, signed.who) for name, signed in second.promoted] == [
+    assert [(item.name, item.who) for item in second.promoted] == [
         ("first", "A"),
         ("first", "B"),
     ]

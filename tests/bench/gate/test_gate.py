@@ -12,9 +12,20 @@ from sample_values import arm
 
 from bench.gate import report as gate_report
 from bench.gate.compare import Terms
-from bench.gate.gate import BROKEN, FAIL, LOST, OK, OPEN, PASS, Outcome, Policy, judge, play
+from bench.gate.gate import (
+    BROKEN,
+    FAIL,
+    LOST,
+    OK,
+    OPEN,
+    PASS,
+    Outcome,
+    Policy,
+    find_warnings,
+    judge,
+    play,
+)
 from bench.gate.samples import side
-from bench.gate.warnings import suspicions
 from bench.stats.decision import EQUIVALENT, INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
 from bench.suite.model import cells
 
@@ -78,7 +89,7 @@ def test_runs_that_failed_are_no_pass():
     assert outcome(0.8, failed=failures).exit_code(Policy()) == LOST
     one = [make_attempt(TWO[1], 11, minute=20)]
     assert outcome(1.0, 1.0, failed=one).exit_code(Policy()) == OK, "ten others are good"
-    assert any("crash" in text for text in suspicions(base(), outcome(1.0, 1.0, failed=one)))
+    assert any("crash" in text for text in find_warnings(base(), outcome(1.0, 1.0, failed=one)))
 
 
 def test_a_repetition_that_a_later_attempt_made_good_did_not_fail():
@@ -223,7 +234,7 @@ def test_github_annotations_are_escaped():
 
 def told(baseline, attempts, terms=None):
     terms = terms or Terms(("throughput", "best_hr"))
-    return suspicions(baseline, judge(baseline, attempts, terms))
+    return find_warnings(baseline, judge(baseline, attempts, terms))
 
 
 def usual(**run):
