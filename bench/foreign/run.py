@@ -11,9 +11,8 @@ from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotatio
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from bench.records.attempt import decode
+from bench.records.attempt import decode, read_file
 from bench.stats.summary import Missing, Value
-from ncf.record import RecordError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,9 +128,10 @@ def load(folder: Path) -> tuple[list[ForeignRun], list[tuple[Path, str]]]:
     runs: list[ForeignRun] = []
     unreadable: list[tuple[Path, str]] = []
     for path in sorted((folder / "foreign").glob("*.json")):
-        try:
-            runs.append(read_run(path.read_bytes()))
-        except (OSError, RecordError) as error:
-            unreadable.append((path, getattr(error, "strerror", None) or str(error)))
+        run = read_file(path, read_run)
+        if isinstance(run, str):
+            unreadable.append((path, run))
+        else:
+            runs.append(run)
     runs.sort(key=lambda run: (run.started_at or "", run.file, run.digest))
     return runs, unreadable

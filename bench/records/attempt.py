@@ -1,15 +1,19 @@
-"""One attempt as it is stored: its fields and its JSON form, decoded with checked types. Pure."""
+"""One attempt as it is stored: its fields and its JSON form, decoded with checked types."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from bench.suite.model import Cell  # noqa: TC001 - msgspec reads the annotations
 from ncf.record import RecordError, RunRecord, check_header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
 
 T = TypeVar("T")
 
@@ -105,6 +109,16 @@ def _checked(attempt: Attempt) -> Attempt:
     if attempt.run is not None:
         check_header(attempt.run.schema_version, attempt.run.status)
     return attempt
+
+
+def read_file(path: Path, read: Callable[[bytes], T]) -> T | str:
+    """What `read` makes of a file's content, or why the file cannot be used."""
+    try:
+        return read(path.read_bytes())
+    except OSError as error:
+        return error.strerror or str(error)
+    except RecordError as error:
+        return str(error)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from bench.files import write_new
-from bench.records.attempt import read_attempt
-from ncf.record import RecordError
+from bench.records.attempt import read_attempt, read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -115,13 +114,10 @@ def _read(
     path: Path, key: str, seed: int, number: int, seen: dict[str, list[Any]]
 ) -> Attempt | str:
     """The attempt in a file, or why it cannot be used."""
-    try:
-        attempt = _shared(read_attempt(path.read_bytes()), seen)
-    except OSError as error:
-        return error.strerror or str(error)
-    except RecordError as error:
-        return str(error)
-    return misplaced(attempt, key, seed, number) or attempt
+    attempt = read_file(path, read_attempt)
+    if isinstance(attempt, str):
+        return attempt
+    return misplaced(attempt, key, seed, number) or _shared(attempt, seen)
 
 
 def _shared(attempt: Attempt, seen: dict[str, list[Any]]) -> Attempt:
