@@ -1,4 +1,4 @@
-"""From what the user or the suite names to a prepared folder, made by `ncf prepare|synthesize`."""
+"""The data of a sweep: a prepared folder, made by `ncf prepare` or `ncf synthesize` if needed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ITEM_BYTES = {"uint8": 1, "int32": 4, "int64": 8}
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A prepared folder whose arrays are all there."""
+    """A prepared folder with all of its arrays."""
 
     folder: Path
     name: str
@@ -37,7 +37,7 @@ class PreparedData:
     identity: DataIdentity
 
 
-class Interrupted(Exception):  # noqa: N818 - the user's wish, no error
+class Interrupted(Exception):  # noqa: N818 - the user's request, not an error
     """The user stopped the preparation."""
 
 
@@ -46,9 +46,9 @@ class Resolver:
     """Finds or makes the data of a suite.
 
     Attributes:
-        root: where prepared folders are kept.
+        root: folder of the prepared folders.
         stop: ends a preparation.
-        say: told what is being done.
+        say: called with lines about a preparation.
         trainer: the command that prepares.
     """
 
@@ -57,61 +57,61 @@ class Resolver:
     say: Callable[[str], None]
     trainer: tuple[str, ...] = TRAINER
 
-    def find(self, suite: Suite, given: str | None) -> PreparedData | None:
-        """The data if they are there already; makes nothing."""
-        folder = self._folder(suite, given)
+    def find(self, suite: Suite, path: str | None) -> PreparedData | None:
+        """The data if they exist; prepares nothing."""
+        folder = self._folder(suite, path or self._downloaded(suite))
         return read_prepared(folder) if folder is not None and folder.exists() else None
 
-    def resolve(self, suite: Suite, given: str | None) -> PreparedData:
-        """The data, prepared if need be.
+    def resolve(self, suite: Suite, path: str | None) -> PreparedData:
+        """The data, prepared if needed.
 
         Args:
-            suite: says what to train on unless `given` does.
-            given: --data, a prepared folder or anything that `ncf prepare` reads.
+            suite: names the data unless `path` does.
+            path: --data, a prepared folder or any input of `ncf prepare`.
 
         Raises:
             UserError: the data are missing, cannot be prepared, or are incomplete.
             Interrupted: the user stopped it.
         """
-        folder = self._folder(suite, given)
+        source = path or self._downloaded(suite)
+        folder = self._folder(suite, source)
         if folder is None:
-            folder = self._fetch(suite)
-        elif not folder.exists():
-            self._make(suite, given, folder)
-        found = read_prepared(folder)
-        wanted = suite.data.source
-        if wanted and found.known_as != wanted:
-            kind = f"known as {found.known_as}" if found.known_as else "not recognised"
-            self.say(f"note: {suite.name} is made for {wanted}; these data are {kind}")
-        elif not wanted and given:
-            self.say(f"note: {suite.name} is made for {suite.data.name}; this run is on {given}")
-        return found
+            source = self._fetch(suite)
+            folder = self._folder(suite, source)
+        assert folder is not None, "a file has a folder"
+        if not folder.exists():
+            self._make(suite, source, folder)
+        data = read_prepared(folder)
+        expected = suite.data.source
+        if expected and data.known_as != expected:
+            kind = f"known as {data.known_as}" if data.known_as else "not recognised"
+            self.say(f"note: {suite.name} is made for {expected}; these data are {kind}")
+        elif not expected and path:
+            self.say(f"note: {suite.name} is made for {suite.data.name}; this run is on {path}")
+        return data
 
-    def _folder(self, suite: Suite, given: str | None) -> Path | None:
-        """Where the prepared data are or will be; None if they must be fetched first."""
-        source = given or self._raw(suite)
-        if source is not None:
-            path = Path(source)
-            if not path.exists():
-                raise UserError(f"--data {source}: no such file or folder")
-            if (path / "manifest.json").exists():
-                return path
-            return self.root / f"{_stem(path)}-{content_hash(path)}{_suffix(suite)}"
-        if suite.data.synthetic:
-            return self.root / f"synthetic-{suite.data.synthetic}{_suffix(suite)}"
-        return None
+    def _folder(self, suite: Suite, source: str | None) -> Path | None:
+        """The folder of the prepared data, which may not exist yet; None if there is no source."""
+        if source is None:
+            synthetic = suite.data.synthetic
+            return self.root / f"synthetic-{synthetic}{_suffix(suite)}" if synthetic else None
+        path = Path(source)
+        if not path.exists():
+            raise UserError(f"--data {source}: no such file or folder")
+        if (path / "manifest.json").exists():
+            return path
+        return self.root / f"{_stem(path)}-{content_hash(path)}{_suffix(suite)}"
 
-    def _raw(self, suite: Suite) -> str | None:
-        """A file of the suite's source that lies in the data folder already."""
+    def _downloaded(self, suite: Suite) -> str | None:
+        """A file of the suite's source in the data folder."""
         for name in (f"{suite.data.source}.zip", f"{suite.data.source}.inter"):
             if suite.data.source and (self.root / name).is_file():
                 return str(self.root / name)
         return None
 
-    def _fetch(self, suite: Suite) -> Path:
-        """Get a public set that may be fetched by a program, and prepare it."""
-        source = suite.data.source
-        script = SCRIPTS / "fetch_ml100k.py"
+    def _fetch(self, suite: Suite) -> str:
+        """Download a public data set that allows it."""
+        source, script = suite.data.source, SCRIPTS / "fetch_ml100k.py"
         if source != "ml-100k" or not script.exists():
             url = f"https://files.grouplens.org/datasets/movielens/{source}.zip"
             raise UserError(
@@ -119,25 +119,16 @@ class Resolver:
             )
         target = self.root / f"{source}.inter"
         self._run((self.trainer[0], str(script), "--output", str(target)), target)
-        folder = self._folder(suite, str(target))
-        assert folder is not None, "a named file has a folder"
-        if not folder.exists():
-            self._make(suite, str(target), folder)
-        return folder
+        return str(target)
 
-    def _make(self, suite: Suite, given: str | None, folder: Path) -> None:
-        source = given or self._raw(suite)
-        if source is not None:
-            work: tuple[str, ...] = ("prepare", source)
-        else:
-            work = ("synthesize", "--preset", str(suite.data.synthetic))
-        options: list[str] = ["--output", str(folder), "--seed", str(suite.data.seed)]
-        for name, value in _candidates(suite).items():
-            options += [f"--{name}", str(value)]
+    def _make(self, suite: Suite, source: str | None, folder: Path) -> None:
+        work = ("prepare", source) if source else ("synthesize", "--preset", suite.data.synthetic)
+        options = {"output": folder, "seed": suite.data.seed, **_candidates(suite)}
+        words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         try:
-            self._run((*self.trainer, *work, *options), folder)
+            self._run((*self.trainer, *map(str, work), *words), folder)
         except UserError:
-            if not (folder / "manifest.json").exists():  # else another sweep was quicker
+            if not (folder / "manifest.json").exists():  # else another sweep was faster
                 raise
 
     def _run(self, command: tuple[str, ...], target: Path) -> None:
@@ -161,12 +152,12 @@ class Resolver:
 
 
 def read_prepared(folder: Path) -> PreparedData:
-    """A prepared folder's facts, once all of its arrays are seen to be there.
+    """Read the manifest of a prepared folder and check that all of its arrays exist.
 
     Raises:
-        UserError: what is missing or cut short, and the way out.
+        UserError: an array is missing or truncated.
     """
-    again = "run `ncf prepare` again, or delete the folder and let the sweep make it"
+    advice = "run `ncf prepare` again, or delete the folder and let the sweep make it"
     try:
         manifest = read_json(folder / "manifest.json")
         for name, entry in manifest["arrays"].items():
@@ -178,9 +169,9 @@ def read_prepared(folder: Path) -> PreparedData:
             identity=DataIdentity(str(manifest["hash"]), str(manifest["candidates"]["hash"])),
         )
     except RecordError as error:
-        raise UserError(f"{error}: {again}") from None
+        raise UserError(f"{error}: {advice}") from None
     except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{folder / 'manifest.json'} lacks {error}: {again}") from None
+        raise UserError(f"{folder / 'manifest.json'} lacks {error}: {advice}") from None
 
 
 def _check_array(path: Path, entry: dict[str, Any]) -> None:
@@ -194,15 +185,13 @@ def _check_array(path: Path, entry: dict[str, Any]) -> None:
 
 
 def content_hash(path: Path) -> str:
-    """8 hex digits that name a raw file by its content, a folder by the files in it."""
+    """8 hex digits: hash of a file's content, or of the names, sizes and times in a folder."""
     digest = hashlib.sha256()
     try:
         if path.is_dir():
             for file in sorted(path.rglob("*")):
-                stat = file.stat()
-                digest.update(
-                    f"{file.relative_to(path)} {stat.st_size} {stat.st_mtime_ns}".encode()
-                )
+                stat, name = file.stat(), file.relative_to(path)
+                digest.update(f"{name} {stat.st_size} {stat.st_mtime_ns}".encode())
         else:
             with path.open("rb") as content:
                 while block := content.read(1 << 20):
@@ -213,18 +202,18 @@ def content_hash(path: Path) -> str:
 
 
 def _stem(path: Path) -> str:
-    """`ml-20m` of ml-20m.zip, `u` of u.data: a readable beginning for the folder's name."""
+    """`ml-20m` of ml-20m.zip, `u` of u.data: a readable beginning of the folder's name."""
     name = path.resolve().name
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name.split(".")[0]) or "data"
 
 
 def _candidates(suite: Suite) -> dict[str, Any]:
-    """Options of the candidates that are drawn when data are prepared; `full` draws none."""
-    asked = {n: suite.train[n] for n in ("protocol", "valid_negative") if n in suite.train}
-    return {} if asked.get("protocol") == "full" else asked
+    """Options of the candidates that are drawn at preparation; `full` draws none."""
+    options = {n: suite.train[n] for n in ("protocol", "valid_negative") if n in suite.train}
+    return {} if options.get("protocol") == "full" else options
 
 
 def _suffix(suite: Suite) -> str:
-    """What else makes a prepared folder: the candidates' protocol, number and seed."""
+    """The part of a folder's name for the candidates' protocol, number and seed."""
     words = [str(value) for value in _candidates(suite).values()]
     return "".join(f"-{word}" for word in (*words, f"seed{suite.data.seed}"))
