@@ -6,6 +6,7 @@ The facts come in as plain data; `bench.cli.doctor` collects them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from bench.host.samples import SLOWDOWNS
@@ -73,16 +74,7 @@ class Facts:
     unreadable: int = 0
 
 
-def _ok(what: str, fix: str = "") -> Finding:
-    return Finding("ok", what, fix)
-
-
-def _warn(what: str, fix: str = "") -> Finding:
-    return Finding("warn", what, fix)
-
-
-def _fail(what: str, fix: str = "") -> Finding:
-    return Finding("fail", what, fix)
+_ok, _warn, _fail = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "fail")
 
 
 def diagnose(facts: Facts) -> list[Finding]:

@@ -132,7 +132,7 @@ def supervise(
         wall_seconds=wall_seconds,
         timeout_s=timeout_s,
         exit_code=code if code is not None and code >= 0 else None,
-        signal=_signal_name(-code) if code is not None and code < 0 else None,
+        signal=signal_name(-code) if code is not None and code < 0 else None,
         host_oom_kills=None if oom_kills is None or now is None else now - oom_kills,
         survivors=tuple(survivors),
     )
@@ -204,7 +204,8 @@ class _Lines:
                 self.on_line(line.decode("utf-8", "replace"))
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 77` for a number without name."""
     try:
         return signal.Signals(number).name
     except ValueError:

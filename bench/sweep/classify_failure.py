@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from bench.process.supervise import STOPPED
+from bench.process.supervise import STOPPED, signal_name
 from bench.records.attempt import Failure
 from bench.records.validate import discrepancies
 
@@ -109,7 +109,7 @@ def _first(cell: Cell, ended: Ended, output: str) -> tuple[int | None, int | Non
     exit_code = ended.exit_code if exit_code is None else exit_code
     signal = ended.signal
     if exit_code is not None and 128 < exit_code < 160 and exit_code != INTERRUPTED:
-        signal = signal or _SIGNALS.get(exit_code - 128, f"signal {exit_code - 128}")
+        signal = signal or signal_name(exit_code - 128)
     return rank, exit_code, signal
 
 
@@ -118,10 +118,6 @@ def _crash(signal: str | None, reason: str) -> str:
         return reason
     why = " from outside, not for lack of memory" if signal == "SIGKILL" else ""
     return f"ended by {signal}{why}; last: {reason}"
-
-
-_SIGNALS = {4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV"}
-_SIGNALS |= {1: "SIGHUP", 2: "SIGINT", 13: "SIGPIPE", 15: "SIGTERM"}
 
 
 def out_of_memory(output: str, *, killed: bool, oom_kills: int | None) -> str | None:

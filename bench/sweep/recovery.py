@@ -31,16 +31,12 @@ _FOLDER = threading.Lock()
 
 def marker(store: Store, slot: int = 0) -> Path:
     """The marker of the attempt in a GPU slot."""
-    return store.temporary / f"running{_suffix(slot)}.json"
+    return store.temporary / f"running{f'-{slot}' if slot else ''}.json"
 
 
 def record(store: Store, slot: int = 0) -> Path:
     """The file to which the trainer of that attempt writes its record."""
-    return store.temporary / f"run{_suffix(slot)}.json"
-
-
-def _suffix(slot: int) -> str:
-    return f"-{slot}" if slot else ""
+    return marker(store, slot).with_name(f"run{f'-{slot}' if slot else ''}.json")
 
 
 def begin(
@@ -73,7 +69,7 @@ def end(store: Store, slot: int = 0) -> None:
     """Remove the marker of a stored attempt, and before it the files of the trainer."""
     with _FOLDER:
         record(store, slot).unlink(missing_ok=True)
-        for path in store.temporary.glob(f".run{_suffix(slot)}.json.*.tmp"):
+        for path in store.temporary.glob(f".{record(store, slot).name}.*.tmp"):
             path.unlink(missing_ok=True)
         marker(store, slot).unlink(missing_ok=True)
         with contextlib.suppress(OSError):

@@ -1,10 +1,10 @@
 """Imitates `ncf` on the command line, in a tenth of a second and without TensorFlow.
 
-What `train` does is told by the environment: STUB_DO for all runs, STUB_DO_SEED<n> for one seed,
-each a word of BEHAVIOURS; several words separated by commas are used one per attempt, counted in
-the folder STUB_COUNTS. STUB_SECONDS is how long a good run lasts. STUB_TRACE is a file to which
-every run adds a line. STUB_RATE is the speed that a record tells, spread by seed; STUB_WORK makes a
-run hash so many megabytes an epoch and tell how long that took.
+The environment controls `train`: STUB_DO for all runs, STUB_DO_SEED<n> for one seed, each a word of
+BEHAVIOURS; several words separated by commas are used one per attempt, counted in the folder
+STUB_COUNTS. STUB_SECONDS is how long a good run lasts; it also waits for the file STUB_UNTIL.
+STUB_TRACE is a file to which every run adds a line. STUB_RATE is the speed in the record, spread by
+seed; STUB_WORK makes a run hash so many megabytes an epoch and record how long that took.
 """
 
 from __future__ import annotations
@@ -154,6 +154,7 @@ def train(words: list[str]) -> int:
         if rank == 0:
             print(f"epoch {epoch}/2  loss 0.2134  HR@10 0.6{epoch}23  1,000 samples/s", flush=True)
         time.sleep(float(os.environ.get("STUB_SECONDS", "0")) / 2)
+    wait_for_release()
     record = make_record(given, size, what)
     if what == "fork" and os.fork() == 0:  # leave a process behind, in a session of its own
         os.setsid()
@@ -163,6 +164,11 @@ def train(words: list[str]) -> int:
     if what == "linger":
         time.sleep(600)
     return {"nan": 3, "invalid": 4}.get(what, 0)
+
+
+def wait_for_release() -> None:
+    while "STUB_UNTIL" in os.environ and not Path(os.environ["STUB_UNTIL"]).exists():
+        time.sleep(0.02)
 
 
 def behaviour(given: argparse.Namespace, size: int) -> str:

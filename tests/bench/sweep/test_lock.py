@@ -11,6 +11,7 @@ import threading
 
 import pytest
 from paths import ROOT
+from stub_world import wait_until
 
 from bench.errors import UserError
 from bench.sweep import lock
@@ -123,12 +124,7 @@ def test_the_holder_touches_its_lock(monkeypatch, tmp_path):
         path = tmp_path / ".lock"
         silence(path, 1000)
         old = path.stat().st_mtime
-        until = threading.Event()
-        for _ in range(500):
-            if path.stat().st_mtime > old:
-                break
-            until.wait(0.01)
-        assert path.stat().st_mtime > old + 900
+        assert wait_until(lambda: path.stat().st_mtime > old + 900)
 
 
 def test_sweep_notices_a_lost_lock_and_leaves_it_alone(monkeypatch, tmp_path):

@@ -95,7 +95,7 @@ def test_a_stop_while_data_are_prepared_exits_with_130_too(tmp_path):
 
 def test_of_two_sweeps_at_once_the_second_says_who_holds_the_lock(tmp_path):
     world = World(tmp_path, seeds=1)
-    first = world.start(STUB_SECONDS="1", STUB_DO="ok")
+    first = world.start(STUB_UNTIL=str(tmp_path / "go"))
     assert wait_until((tmp_path / "trace").exists)
     code, out, err = world.finish()
     assert (code, out) == (2, "")
@@ -103,6 +103,7 @@ def test_of_two_sweeps_at_once_the_second_says_who_holds_the_lock(tmp_path):
     assert f"ncf-bench: error: results/stub is in use by process {first.pid} on " in err
     code, out, _ = world.finish("status", "stub.toml")
     assert f"a sweep is running: process {first.pid}" in out
+    (tmp_path / "go").touch()
     first.communicate(timeout=120)
     assert first.returncode == 0
     world.check_complete(1)
@@ -174,7 +175,8 @@ def test_a_crashing_rank_does_not_stop_the_sweep_and_the_next_run_mends_it(tmp_p
 )
 def test_every_way_to_fail_has_its_type_on_one_rank_and_on_two(word, status, tmp_path):
     world = World(tmp_path, seeds=1)
-    words = ("stub.toml", "--no-report", "--precision", "amp", "--seeds", "1", "--timeout", "2")
+    limit = "2" if word == "hang" else "60"
+    words = ("stub.toml", "--no-report", "--precision", "amp", "--seeds", "1", "--timeout", limit)
     code, _, err = world.finish(*words, STUB_DO=word)
     assert (code, err) == (1, "")
     attempts = load(world.results).attempts
