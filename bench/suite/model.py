@@ -139,15 +139,15 @@ class Suite:
 
     name: str
     title: str
-    description: str
     data: DataSpec
     train: Mapping[str, Value]
     axes: Mapping[str, tuple[Value, ...]]
     seeds: tuple[int, ...]
-    timeout_s: float
-    order_seed: int
-    published_systems: tuple[str, ...]
-    margin_hr: Margin | None
+    description: str = ""
+    timeout_s: float = 3600.0
+    order_seed: int = 1
+    published_systems: tuple[str, ...] = ()
+    margin_hr: Margin | None = None
     excludes: tuple[Rule, ...] = ()
     overrides: tuple[Rule, ...] = ()
     seeds_by_precision: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

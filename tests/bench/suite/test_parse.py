@@ -41,7 +41,7 @@ def test_a_table_infer_instead_of_train_makes_a_suite_of_inference():
             text.replace("work", "epochs").replace('"ranking"', "3"),
             "unknown option 'epochs' in .infer.",
         ),
-        (text + "ranks = [1, 2]\n", "i.toml:7: ranks is no axis of inference"),
+        (text + "ranks = [1, 2]\n", "i.toml:7: ranks is not an axis of inference"),
         (text + "[train]\nepochs = 3\n", r"i\.toml:3: write \[train\] or \[infer\], not both"),
     ):
         with pytest.raises(UserError, match=said):

@@ -53,7 +53,7 @@ BAD = [
         "[train]\namp = true",
         r':2: amp is not set in \[train\]: write precision = "amp"',
     ),
-    ("twice", "[train]\nepochs = 8\n[axes]\nepochs = [8]", r":4: epochs stands in \[train\] too"),
+    ("twice", "[train]\nepochs = 8\n[axes]\nepochs = [8]", r":4: epochs is also set in \[train\]"),
     ("seeds 0", "[repeat]\nseeds = 0", r":2: seeds must be a count of at least 1 or a list"),
     ("seeds true", "[repeat]\nseeds = true", r":2: seeds must be a count"),
     ("seeds empty", "[repeat]\nseeds = []", r":2: seeds must be a count"),
