@@ -48,7 +48,8 @@ class Command(NamedTuple):
             description=self.description or f"{self.help[0].upper()}{self.help[1:]}.",
             epilog=f"exit codes:\n{codes}",
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            # A suite's or a script's mistyped option must not count as the start of another.
+            allow_abbrev=self.name not in ("train", "infer"),
         )
         self.function("_arguments")(parser)
         return int(self.function()(parser.parse_args(words)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ncf.__main__ import main
@@ -36,3 +38,12 @@ def test_version_needs_no_command(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--version"])
     assert done.value.code == 0
     assert capsys.readouterr().out.startswith("ncf 0.")
+
+
+def test_options_may_be_abbreviated_except_those_of_train_and_infer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["synthesize", "--pre", "tiny", "--out", str(tmp_path / "d")]) == 0
+    for name in ("train", "infer"):
+        assert main([name, "--dat", str(tmp_path / "d")]) == 2
+        assert f"did you mean --data? (see `ncf {name} --help`)" in capsys.readouterr().err
