@@ -53,7 +53,7 @@ def ingest_arguments(parser: Parser) -> None:
 
 def export_arguments(parser: Parser) -> None:
     """The options of `export`."""
-    from bench.foreign.write_logs import FORMS
+    from bench.foreign.logs import FORMS
 
     suite_argument(parser)
     add_options(parser, "results")
@@ -66,7 +66,7 @@ def export_arguments(parser: Parser) -> None:
 
 def ingest(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Read logs into results/<suite>/foreign; a run that is there already is left alone."""
-    from bench.foreign.read_logs import read
+    from bench.foreign.logs import read
 
     suite = load_suite(parsed.suite, trainer)
     runs: list[ForeignRun] = []
@@ -114,7 +114,7 @@ def _described(run: ForeignRun) -> str:
 def export(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Write every good run of a suite as a log."""
     from bench.files import write_if_changed
-    from bench.foreign.write_logs import lines
+    from bench.foreign.logs import lines
     from bench.records import store
 
     suite = load_suite(parsed.suite, trainer)

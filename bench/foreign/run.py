@@ -1,13 +1,13 @@
-"""Runs of other programs, as their logs tell them. Pure.
+"""Runs of other programs, read from their logs.
 
-They are kept apart from ours by type: nothing that pools attempts can pool a ForeignRun. What a log
-does not say is None; nothing is guessed. What a person adds when ingesting is marked as stated.
+Their type keeps them apart from ours: nothing that pools attempts can pool a ForeignRun. A value
+that the log does not give is None; nothing is guessed. A value that a person adds when ingesting is
+marked as stated.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +58,10 @@ class ForeignRun:
     topk: int | None
     candidates: int | None
     target_hr: float | None
-    config: Mapping[str, Any]
+    config: dict[str, Any]
     epochs: tuple[ForeignEpoch, ...]
-    closing: Mapping[str, float | None] = field(default_factory=dict)
-    stated: Mapping[str, Any] = field(default_factory=dict)
+    closing: dict[str, float | None] = field(default_factory=dict)
+    stated: dict[str, Any] = field(default_factory=dict)
 
     @property
     def precision(self) -> str | None:

@@ -13,8 +13,8 @@ from sample_records import make_run
 from bench.analysis.metrics import best_hr as our_best_hr
 from bench.analysis.metrics import time_to_best as our_time_to_best
 from bench.errors import UserError
-from bench.foreign import write_logs as export
-from bench.foreign.read_logs import read
+from bench.foreign import logs as export
+from bench.foreign.logs import read
 from bench.foreign.run import best_hr, read_run, throughput, time_to_best
 from bench.stats.summary import Missing
 from ncf.record import RecordError
