@@ -13,7 +13,16 @@ from matplotlib.ticker import MaxNLocator
 
 from bench.analysis.labels import counted
 from bench.analysis.metrics import BEST_HR, evaluated, target
-from bench.plots.style import BAND, DASHES, GREY, INK, legend_entry, whole_ticks, write_reason
+from bench.plots.style import (
+    BAND,
+    DASHES,
+    GREY,
+    INK,
+    legend_entry,
+    whole_ticks,
+    write_label,
+    write_reason,
+)
 from bench.render import units
 from bench.stats.summary import Missing, common_bins, quantile, summarize
 
@@ -210,12 +219,5 @@ def _mark_mean(ax: Axes, values: Sequence[float], limits: tuple[float, float], d
     ax.axvline(data.mean, color=INK, lw=1.3, ls=(0, (4, 2)))
     place = (data.mean - limits[0]) / (limits[1] - limits[0])
     side = "left" if place < 0.25 else "right" if place > 0.75 else "center"
-    ax.annotate(
-        f"mean {data.mean:.{digits}f}, {spread}",
-        (data.mean, 1),
-        xycoords=("data", "axes fraction"),
-        xytext=(0, 3),
-        textcoords="offset points",
-        ha=side,
-        fontsize=8.5,
-    )
+    text = f"mean {data.mean:.{digits}f}, {spread}"
+    write_label(ax, text, (data.mean, 1), (0, 3), xycoords=("data", "axes fraction"), ha=side)

@@ -21,6 +21,7 @@ from bench.plots.style import (
     legend_entry,
     plot_estimates,
     short,
+    write_label,
 )
 from bench.render import units
 from bench.stats.summary import Missing, Ratio
@@ -114,16 +115,8 @@ def _draw(
                 _bar(ax, x, 0.74 / count, s.pool, metric, s.look)
         if texts:
             highest = max((v for pool in place.pools for v in pool.values(metric)), default=0.0)
-            ax.annotate(
-                "\n".join(texts[index]),
-                (index, highest + 0.01 * top),
-                xytext=(0, 4),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=8.5,
-                bbox=LABEL_BOX,
-            )
+            text, xy = "\n".join(texts[index]), (index, highest + 0.01 * top)
+            write_label(ax, text, xy, (0, 4), ha="center", va="bottom", bbox=LABEL_BOX)
         parts = (", ".join(place.words), place.sizes.replace("n=", "n = "))
         labels.append("\n".join(line for part in parts for line in textwrap.wrap(part, letters)))
     ax.set_xticks(range(len(places)), labels)
@@ -139,9 +132,7 @@ def _bar(ax: Axes, x: float, width: float, pool: Pool, metric: Metric, style: Lo
     """One cell: median, its interval, and a dot per run."""
     data = pool.summary(metric)
     if isinstance(data, Missing):
-        ax.annotate(
-            "n/a", (x, 0), xytext=(0, 3), textcoords="offset points", ha="center", color=GREY
-        )
+        write_label(ax, "n/a", (x, 0), (0, 3), ha="center", color=GREY, fontsize=9.5)
         return
     ax.bar(x, data.median, width, color=style.color, edgecolor="white", lw=0.6, hatch=style.hatch)
     if data.low is not None:

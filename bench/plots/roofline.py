@@ -24,6 +24,7 @@ from bench.plots.style import (
     logarithmic,
     look,
     plot_estimates,
+    write_label,
 )
 from bench.render import units
 from bench.stats.summary import Missing, Summary, summarize
@@ -131,12 +132,5 @@ def _draw_roof(
     if any(abs(math.log(matmul / y)) < 0.25 for y in labelled):
         return  # two labels on one roof would cover each other
     labelled.append(matmul)
-    ax.annotate(
-        f"{units.compact(matmul)}FLOP/s",
-        (x_limits[1], matmul),
-        xytext=(-4, 4),
-        textcoords="offset points",
-        ha="right",
-        fontsize=8.5,
-        color=GREY,
-    )
+    text = f"{units.compact(matmul)}FLOP/s"
+    write_label(ax, text, (x_limits[1], matmul), (-4, 4), ha="right", color=GREY)

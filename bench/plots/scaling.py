@@ -26,6 +26,7 @@ from bench.plots.style import (
     look,
     plot_estimates,
     plot_points,
+    write_label,
 )
 from bench.published.figures import SOURCES, distinct, parse_system, select
 from bench.published.scaling_tables import BATCH, RANKS, Known
@@ -158,15 +159,8 @@ def _our_points(block: Block, precision: str) -> list[tuple[int, Estimate]]:
 def _our_line(ax: Axes, points: Sequence[tuple[int, Estimate]], precision: str) -> None:
     for ranks, (value, _, _) in points:
         if ranks > 1:
-            ax.annotate(
-                f"{units.ratio(value)}x",
-                (ranks, value),
-                xytext=(5, -15),
-                textcoords="offset points",
-                fontsize=8.5,
-                bbox=LABEL_BOX,
-                zorder=4,
-            )
+            text = f"{units.ratio(value)}x"
+            write_label(ax, text, (ranks, value), (5, -15), bbox=LABEL_BOX, zorder=4)
     if len(points) > 1:
         style = look(precision)
         plot_estimates(

@@ -65,7 +65,7 @@ FILLS: tuple[Literal["full", "none", "left", "bottom", "right", "top"], ...] = (
 DASHES = (0, (6, 2))
 """The line style of ideals and targets."""
 
-LABEL_BOX = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
+LABEL_BOX: Any = {"boxstyle": "square,pad=0.1", "fc": "white", "ec": "none", "alpha": 0.85}
 """Behind a label that lies on data."""
 
 STYLE: Any = {
@@ -244,6 +244,14 @@ def plot_estimates(ax: Axes, points: Sequence[tuple[float, Estimate]], **style: 
     below = [value - low for _, (value, low, _) in points]
     above = [high - value for _, (value, _, high) in points]
     ax.errorbar(xs, ys, (below, above), **style)
+
+
+def write_label(
+    ax: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> None:
+    """Write a label so many points away from (x, y)."""
+    style = {"fontsize": 8.5, **style}
+    ax.annotate(text, place, xytext=offset, textcoords="offset points", **style)
 
 
 def write_reason(ax: Axes, reason: str) -> None:
