@@ -140,11 +140,8 @@ def _data(parsed: argparse.Namespace, suite: Suite, trainer: tuple[str, ...]) ->
 
 
 def _default_limit(monitor: Monitor, gpu: Gpu) -> float | None:
-    driver = monitor.driver()
     (card,) = monitor.cards((gpu,), 1)
-    if isinstance(driver, str) or card.handle.value is None:
-        return None
-    limit = driver.ask("nvmlDeviceGetPowerManagementDefaultLimit", card.handle.value).value
+    limit = monitor.ask(card, "nvmlDeviceGetPowerManagementDefaultLimit").value
     return None if limit is None else limit / 1000
 
 

@@ -1,4 +1,7 @@
-"""The machine: processor, memory, GPUs, and which cells it can run."""
+"""The machine: processor, memory, GPUs, its load, and which cells it can run.
+
+Facts come from psutil where it has them; a value that the system does not provide is None.
+"""
 
 from __future__ import annotations
 
@@ -155,6 +158,61 @@ def _memory_bytes() -> int:
     """Memory of the machine, or the limit of the container if that is less."""
     limit, total = _text("/sys/fs/cgroup/memory.max"), int(psutil.virtual_memory().total)
     return min(int(limit), total) if limit.isdecimal() else total
+
+
+_MAX_CORES = 16
+"""Number of cores whose clock is read: each reading disturbs the core."""
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """Seconds of all cores together since boot."""
+
+    total: float
+    idle: float
+    steal: float
+    cores: int
+
+
+def cpu_times() -> CpuTimes | None:
+    """Processor time since boot. Guests' time is part of user time and not counted again."""
+    times = psutil.cpu_times()
+    if not hasattr(times, "steal"):  # not Linux
+        return None
+    names = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+    total = sum(getattr(times, name) for name in names)
+    return CpuTimes(total, times.idle + times.iowait, times.steal, psutil.cpu_count() or 1)
+
+
+def own_cpu_seconds() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
+
+
+def load() -> float | None:
+    """Mean number of runnable processes over the last minute."""
+    with contextlib.suppress(OSError):
+        return os.getloadavg()[0]
+    return None
+
+
+def governor() -> str | None:
+    """Clock governor of the first core: performance, powersave, ..."""
+    return _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None
+
+
+def frequency_mhz() -> float | None:
+    """Mean clock of the first cores."""
+    clocks = []
+    for core in range(_MAX_CORES):
+        text = _text(f"/sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
+        if not text.isdecimal():
+            break
+        clocks.append(int(text) / 1000)
+    if clocks:
+        return sum(clocks) / len(clocks)
+    from_cpuinfo = psutil.cpu_freq()
+    return from_cpuinfo.current if from_cpuinfo else None
 
 
 def _text(path: str) -> str:

@@ -6,6 +6,7 @@ to the ranks; if that order is not known, nothing is read rather than the wrong 
 
 from __future__ import annotations
 
+import contextlib
 import re
 import threading
 import time
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from bench.host import machine
 from bench.host.gpus import Answer, Driver, connect
 from bench.host.samples import EVENT_REASONS, GpuReadings, Sample, Series
-from bench.process import proc
+from bench.process.supervise import carries, processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +39,7 @@ Query = tuple[str, tuple[int, ...], "Callable[[Any], Any] | None"]
 
 SAMPLED: dict[str, Query] = {
     "power_watts": ("nvmlDeviceGetPowerUsage", (), lambda milliwatts: milliwatts * 1e-3),
+    "energy_joules": ("nvmlDeviceGetTotalEnergyConsumption", (), lambda mj: mj * 1e-3),
     "sm_clock_mhz": ("nvmlDeviceGetClockInfo", (SM_CLOCK,), None),
     "memory_clock_mhz": ("nvmlDeviceGetClockInfo", (MEMORY_CLOCK,), None),
     "temperature_celsius": ("nvmlDeviceGetTemperature", (TEMPERATURE_OF_GPU,), None),
@@ -44,7 +47,7 @@ SAMPLED: dict[str, Query] = {
     "gpu_utilization_percent": ("nvmlDeviceGetUtilizationRates", (), attrgetter("gpu")),
     "memory_utilization_percent": ("nvmlDeviceGetUtilizationRates", (), attrgetter("memory")),
 }
-"""Read at every sample: one query for each of samples.FIELDS."""
+"""Read at every sample: one query for each of samples.FIELDS, and the energy counter."""
 
 SETTINGS: dict[str, Query] = {
     "power_limit_watts": ("nvmlDeviceGetPowerManagementLimit", (), lambda limit: limit / 1000),
@@ -115,40 +118,44 @@ class Monitor:
         """
         return Watch(self, self.cards(gpus, ranks), token, alone=alone)
 
+    def ask(self, card: Card, question: str, *arguments: Any) -> Answer:
+        """The driver's answer about a card; without driver or card, None and the reason."""
+        driver = self.driver()
+        if isinstance(driver, str) or card.handle.value is None:
+            return card.handle
+        return driver.ask(question, card.handle.value, *arguments)
+
+    def _read(self, card: Card, queries: Mapping[str, Query]) -> dict[str, Answer]:
+        answers = {}
+        for name, (question, arguments, convert) in queries.items():
+            answer = self.ask(card, question, *arguments)
+            known = convert and answer.value is not None
+            answers[name] = Answer(convert(answer.value)) if known and convert else answer
+        return answers
+
     def sample(self, card: Card, token: str, own: set[int]) -> Sample:
         """Query one card; `own` are known processes of the token, to which new ones are added."""
-        driver, handle = self.driver(), card.handle.value
-        if isinstance(driver, str) or handle is None:
-            missing = Answer(None, card.handle.reason)
-            return Sample(self.clock(), dict.fromkeys(SAMPLED, missing), missing, missing, None)
-        energy = driver.ask("nvmlDeviceGetTotalEnergyConsumption", handle)
-        reasons = driver.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        reasons = self.ask(card, "nvmlDeviceGetCurrentClocksEventReasons")
         if reasons.value is None:  # drivers before 535 know this name only
-            older = driver.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+            older = self.ask(card, "nvmlDeviceGetCurrentClocksThrottleReasons")
             reasons = older if older.value is not None else reasons
-        return Sample(
-            self.clock(),
-            _ask(driver, handle, SAMPLED),
-            _converted(energy, lambda millijoules: millijoules * 1e-3),
-            reasons,
-            self.foreign(card, token, own),
-        )
+        fields = self._read(card, SAMPLED)
+        energy = fields.pop("energy_joules")
+        return Sample(self.clock(), fields, energy, reasons, self.foreign(card, token, own))
 
     def snapshot(self, gpus: Sequence[Gpu], ranks: int) -> dict[str, Any]:
         """The load of the machine, and settings and state of the cards that a run uses."""
         return {
-            "load_1min": proc.load(),
+            "load_1min": machine.load(),
             "memory_available_bytes": psutil.virtual_memory().available,
-            "governor": proc.governor(),
+            "governor": machine.governor(),
             "gpus": [self._card_snapshot(card) for card in self.cards(gpus, ranks)],
         }
 
     def _card_snapshot(self, card: Card) -> dict[str, Any]:
-        driver, handle = self.driver(), card.handle
-        if isinstance(driver, str) or handle.value is None:
-            return {"uuid": card.gpu.uuid, "null_reasons": {"all": handle.reason}}
-        answers = _ask(driver, handle.value, SETTINGS)
-        sample = self.sample(card, "", set())
+        if card.handle.value is None:
+            return {"uuid": card.gpu.uuid, "null_reasons": {"all": card.handle.reason}}
+        answers, sample = self._read(card, SETTINGS), self.sample(card, "", set())
         foreign, bits = sample.foreign, sample.reasons.value
         names = None if bits is None else [name for b, name in EVENT_REASONS.items() if bits & b]
         return {
@@ -165,30 +172,23 @@ class Monitor:
         In a container the driver may list process numbers of the machine, which are unknown
         inside. One of these is then taken for our rank during a run, the others are foreign.
         """
-        driver = self.driver()
-        if isinstance(driver, str) or card.handle.value is None:
-            return None
-        processes = driver.ask("nvmlDeviceGetComputeRunningProcesses", card.handle.value).value
+        processes = self.ask(card, "nvmlDeviceGetComputeRunningProcesses").value
         if processes is None:
             return None
         own = set() if own is None else own
         pids = {int(process.pid) for process in processes}
         visible = {pid for pid in pids if psutil.pid_exists(pid)}
-        own |= {pid for pid in visible - own if token and proc.carries(pid, token)}
+        own |= {pid for pid in visible - own if token and carries(pid, token)}
         hidden = sorted(pids - visible)
         ours_hidden = 1 if own and not pids & own else 0
         return (visible - own) | set(hidden[ours_hidden:])
 
 
-def _ask(driver: Driver, handle: Any, queries: Mapping[str, Query]) -> dict[str, Answer]:
-    return {
-        name: _converted(driver.ask(question, handle, *arguments), convert)
-        for name, (question, arguments, convert) in queries.items()
-    }
-
-
-def _converted(answer: Answer, convert: Callable[[Any], Any] | None) -> Answer:
-    return answer if answer.value is None or not convert else Answer(convert(answer.value))
+def resident_bytes(pid: int) -> int | None:
+    """Resident memory of a process; None if it has ended."""
+    with contextlib.suppress(psutil.Error):
+        return int(psutil.Process(pid).memory_info().rss)
+    return None
 
 
 class Watch:
@@ -206,7 +206,7 @@ class Watch:
         self._lock, self._over = threading.Lock(), threading.Event()
 
     def __enter__(self) -> Self:
-        self._begun, self._own = proc.cpu_times(), proc.own_cpu_seconds()
+        self._begun, self._own = machine.cpu_times(), machine.own_cpu_seconds()
         self._thread: threading.Thread | None = None
         if self.monitor.interval_s is not None:
             self._look()
@@ -220,7 +220,7 @@ class Watch:
             self._thread.join()
             with self._lock:
                 self._look_at_gpus()  # the last state of the energy counter
-        self._ended, self._own = proc.cpu_times(), proc.own_cpu_seconds() - self._own
+        self._ended, self._own = machine.cpu_times(), machine.own_cpu_seconds() - self._own
 
     def on_line(self, line: str) -> None:
         """Note the energy used when an epoch's line appears."""
@@ -242,14 +242,14 @@ class Watch:
 
     def _look(self) -> None:
         if self._ticks % PROCESS_SEARCH_INTERVAL in (1, 3) or self._ticks == 0:
-            self._ranks = proc.processes_of(self.token)
+            self._ranks = processes_of(self.token)
             self._own_pids |= set(self._ranks)
         self._look_at_gpus()
-        self._load.add(Answer(proc.load()))
+        self._load.add(Answer(machine.load()))
         if self._ticks % PROCESS_SEARCH_INTERVAL == 1:
-            self._frequency.add(Answer(proc.frequency_mhz()))
+            self._frequency.add(Answer(machine.frequency_mhz()))
         for pid, rank in self._ranks.items():
-            size = proc.resident_bytes(pid) or 0
+            size = resident_bytes(pid) or 0
             self._memory[rank] = max(self._memory.get(rank, size), size)
         self._ticks += 1
 

@@ -1,4 +1,4 @@
-"""Running one command: its output, its end, its time-out, and no process left behind."""
+"""Runs one command: its output, its end, its time-out; no process of it is left afterwards."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 GRACE_SECONDS = 5.0
-"""How long a stopped trainer may take to write its record before it is killed."""
-
+"""Seconds that a stopped trainer has to write its record before it is killed."""
 
 STOPPED = "$ stopped"
-"""Begins the line of a log after which the run was being ended; what follows is our doing."""
+"""Start of the log line written when the sweep ends a run; later output is a consequence."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Ended:
 
 
 class Stop:
-    """Set by SIGINT, SIGTERM or SIGHUP; whoever waits looks at it."""
+    """A stop request, set by SIGINT, SIGTERM or SIGHUP; waiting code polls it."""
 
     def __init__(self) -> None:
         self.signals: list[str] = []
@@ -52,7 +51,7 @@ class Stop:
 
     @property
     def urgent(self) -> bool:
-        """Asked twice: do not wait for anything."""
+        """Two requests: do not wait for anything."""
         return len(self.signals) > 1
 
     def __enter__(self) -> Self:
@@ -72,7 +71,7 @@ class Stop:
 
 
 def new_token() -> str:
-    """A mark that no other process carries."""
+    """A mark that no other process has."""
     return secrets.token_hex(16)
 
 
@@ -92,7 +91,7 @@ def supervise(
         env: its whole environment, to which the token is added.
         log: receives stdout and stderr; the first line is the command.
         timeout_s: seconds from its start to its end.
-        stop: looked at ten times a second.
+        stop: polled ten times a second.
         on_line: called with each line of output, without its line end.
         token: the mark of all its processes.
 
@@ -114,7 +113,9 @@ def supervise(
                 lines.feed(written.read())
                 if stop or time.monotonic() - start > timeout_s:
                     cause = "interrupted" if stop else "timeout"
-                    with contextlib.suppress(OSError):  # the run ends with or without a word
+                    with contextlib.suppress(
+                        OSError
+                    ):  # the run ends even if the line cannot be written
                         output.write(b"\n" if lines.rest else b"")
                         output.write(f"{STOPPED}: {cause}\n".encode())
                         output.flush()
@@ -170,7 +171,7 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _end(process: subprocess.Popen[bytes], stop: Stop) -> None:
-    """Ask the group to end, and give it a moment for its last record."""
+    """Send SIGTERM to the group, and give it GRACE_SECONDS for its record."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGTERM)
     until = time.monotonic() + GRACE_SECONDS
@@ -189,6 +190,24 @@ def kill(process: subprocess.Popen[bytes], token: str) -> list[int]:
     survivors = reaper.kill_marked(token)
     _wait(process, GRACE_SECONDS)
     return survivors
+
+
+_RANK_NAMES = (b"HOROVOD_RANK=", b"OMPI_COMM_WORLD_RANK=", b"PMI_RANK=")
+
+
+def processes_of(token: str) -> dict[int, int]:
+    """Rank by process number, of all processes of a job; a process without a rank is rank 0."""
+    ranks = {}
+    for pid in reaper.marked(token):
+        words = (word for word in reaper.environment(pid) if word.startswith(_RANK_NAMES))
+        with contextlib.suppress(ValueError):
+            ranks[pid] = int(next(words, b"=0").partition(b"=")[2])
+    return ranks
+
+
+def carries(pid: int, token: str) -> bool:
+    """Whether a process belongs to the job with this token."""
+    return f"{reaper.MARK}={token}".encode() in reaper.environment(pid)
 
 
 class _Lines:

@@ -13,10 +13,12 @@ from types import SimpleNamespace
 import pytest
 from fake_nvml import FakeNvml, NVMLError, card, process
 
+from bench.host import machine
 from bench.host.gpus import Answer, Driver, Gpu, connect
 from bench.host.samples import FIELDS, GpuReadings, Sample, Series
-from bench.host.telemetry import Monitor
-from bench.process import proc, reaper
+from bench.host.telemetry import Monitor, resident_bytes
+from bench.process import reaper
+from bench.process.supervise import processes_of
 
 A100 = Gpu("NVIDIA A100", "GPU-aaaa")
 TWO = (A100, Gpu("NVIDIA A100", "GPU-bbbb"))
@@ -227,7 +229,7 @@ def test_our_process_is_known_by_its_mark_before_it_was_looked_for():
         assert monitor.foreign(monitor.cards((A100,), 1)[0], "token-of-this-test", own) == set()
         assert own == {child.pid}
         assert foreign([child.pid], token="another token") == {child.pid}
-        assert proc.processes_of("token-of-this-test") == {child.pid: 0}
+        assert processes_of("token-of-this-test") == {child.pid: 0}
     finally:
         child.communicate()
 
@@ -277,13 +279,13 @@ def test_one_sample_is_no_energy():
 
 @pytest.mark.skipif(not Path("/proc/stat").exists(), reason="reads Linux's /proc")
 def test_the_processors_part_is_read_from_proc():
-    times = proc.cpu_times()
+    times = machine.cpu_times()
     assert times.cores >= 1
     assert times.total > times.idle > 0
-    assert proc.load() >= 0
-    assert proc.resident_bytes(os.getpid()) > 1 << 20
-    assert proc.resident_bytes(4_194_305) is None
-    assert proc.own_cpu_seconds() > 0
+    assert machine.load() >= 0
+    assert resident_bytes(os.getpid()) > 1 << 20
+    assert resident_bytes(4_194_305) is None
+    assert machine.own_cpu_seconds() > 0
 
 
 def test_ranks_and_their_memory_are_found_by_the_mark_in_their_environment():
@@ -297,7 +299,7 @@ def test_ranks_and_their_memory_are_found_by_the_mark_in_their_environment():
         for rank in (0, 1)
     ]
     try:
-        assert proc.processes_of("token-of-two") == {
+        assert processes_of("token-of-two") == {
             ranks[0].pid: 0, ranks[1].pid: 1,
         }  # fmt: skip
         with Monitor(3600.0, FakeNvml()).watch((), 2, "token-of-two") as watch:
