@@ -8,6 +8,8 @@ from ncf import record
 from ncf.config.train import config_from_arguments
 from ncf.training import train
 
+# The reference step traces in half the time; the fast one is for tests of numbers.
+QUICK = ("--formulation", "reference")
 SMALL = ["--batch_size", "512", "--factors", "8", "--layers", "32", "16", "8", "--topk", "5"]
 
 

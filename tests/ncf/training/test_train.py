@@ -9,7 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from small_training import SMALL, run
+from small_training import QUICK, SMALL, run
 from toy import import_tensorflow, toy_folder
 
 from ncf import record
@@ -76,12 +76,12 @@ def test_a_seed_that_was_not_given_is_drawn_and_recorded(data, tmp_path) -> None
 
 
 def test_the_run_stops_as_soon_as_the_target_is_reached(data, tmp_path) -> None:
-    result = run(data, tmp_path, "--epochs", "5", "--target", "0.01")[1]
+    result = run(data, tmp_path, *QUICK, "--epochs", "5", "--target", "0.01")[1]
     assert len(result.epochs) == 1
 
 
 def test_evaluation_starts_after_the_epoch_it_was_told(data, tmp_path) -> None:
-    result = run(data, tmp_path, "--epochs", "3", "--eval_after", "3")[1]
+    result = run(data, tmp_path, *QUICK, "--epochs", "3", "--eval_after", "3")[1]
     assert [epoch.hr_at_k is None for epoch in result.epochs] == [True, True, False]
 
 
@@ -92,7 +92,7 @@ def test_a_model_that_diverges_ends_as_nan_without_a_rate(data, tmp_path) -> Non
 
 
 def test_mixed_precision_is_probed_and_recorded(data, tmp_path) -> None:
-    result = run(data, tmp_path, "--epochs", "1", "--amp")[1]
+    result = run(data, tmp_path, *QUICK, "--epochs", "1", "--amp")[1]
     assert (result.precision.requested, result.precision.effective) == ("amp", "amp")
     assert result.precision.compute_dtype == "bfloat16"
     assert result.precision.probe["mantissa_bits"] == 7
@@ -121,9 +121,9 @@ def test_xla_computes_the_same_model(data, tmp_path) -> None:
 
 
 def test_other_candidates_than_prepared_are_drawn_and_hashed(data, tmp_path) -> None:
-    stored = run(data, tmp_path, "--epochs", "1")[1].dataset
+    stored = run(data, tmp_path, *QUICK, "--epochs", "1")[1].dataset
     other = ["--valid_negative", "25", "--protocol", "unique"]
-    drawn = run(data, tmp_path, "--epochs", "1", *other)[1]
+    drawn = run(data, tmp_path, *QUICK, "--epochs", "1", *other)[1]
     assert (drawn.dataset.candidates_per_user, drawn.dataset.protocol) == (25, "unique")
     assert (stored.candidates_per_user, stored.protocol) == (20, "nvidia")
     assert drawn.dataset.candidates_hash != stored.candidates_hash
@@ -142,25 +142,33 @@ def test_a_resumed_run_continues_exactly_where_the_other_would_have_gone(data, t
 
 
 def test_a_checkpoint_of_another_model_is_refused_by_name(data, tmp_path) -> None:
-    run(data, tmp_path, "--epochs", "1", "--checkpoint_dir", str(tmp_path))
+    run(data, tmp_path, *QUICK, "--epochs", "1", "--checkpoint_dir", str(tmp_path))
     best = str(tmp_path / "best.npz")
     with pytest.raises(UserError, match=r"gmf_user is \[60, 8\] there and \[60, 4\] here"):
-        run(data, tmp_path, "--factors", "4", "--load_checkpoint_path", best)
+        run(data, tmp_path, *QUICK, "--factors", "4", "--load_checkpoint_path", best)
     (tmp_path / "cut.npz").write_bytes(Path(best).read_bytes()[:500])
     with pytest.raises(UserError, match="damaged or no checkpoint"):
-        run(data, tmp_path, "--load_checkpoint_path", str(tmp_path / "cut.npz"))
+        run(data, tmp_path, *QUICK, "--load_checkpoint_path", str(tmp_path / "cut.npz"))
     with pytest.raises(UserError, match="no such file"):
-        run(data, tmp_path, "--load_checkpoint_path", str(tmp_path / "none.npz"))
+        run(data, tmp_path, *QUICK, "--load_checkpoint_path", str(tmp_path / "none.npz"))
     toy_folder(tmp_path / "other", per_user=10)
     with pytest.raises(UserError, match="trained on data"):
-        run(str(tmp_path / "other"), tmp_path, "--epochs", "5", "--load_checkpoint_path", best)
+        run(
+            str(tmp_path / "other"),
+            tmp_path,
+            *QUICK,
+            "--epochs",
+            "5",
+            "--load_checkpoint_path",
+            best,
+        )
 
 
 def test_warm_up_that_leaves_nothing_to_time_is_an_error(data, tmp_path) -> None:
     # 3,300 samples in batches of 512 are 7 steps.
     with pytest.raises(UserError, match="--warmup_steps 14: the run has only 14 steps"):
-        run(data, tmp_path, "--epochs", "2", "--warmup_steps", "14")
-    result = run(data, tmp_path, "--epochs", "2", "--warmup_steps", "13")[1]
+        run(data, tmp_path, *QUICK, "--epochs", "2", "--warmup_steps", "14")
+    result = run(data, tmp_path, *QUICK, "--epochs", "2", "--warmup_steps", "13")[1]
     # 102 positives with their negatives fit into 512 samples.
     assert [epoch.timed_samples for epoch in result.epochs] == [0, 3300 - 6 * 510]
 
@@ -196,7 +204,7 @@ def test_samples_and_seconds_of_a_throughput_come_from_the_same_steps() -> None:
 
 def test_the_log_has_parameters_epochs_and_a_summary(data, tmp_path) -> None:
     log = tmp_path / "log.json"
-    result = run(data, tmp_path, "--epochs", "2", "--log_path", str(log))[1]
+    result = run(data, tmp_path, *QUICK, "--epochs", "2", "--log_path", str(log))[1]
     lines = [json.loads(line.removeprefix("DLLL ")) for line in log.read_text("utf-8").splitlines()]
     assert {line["type"] for line in lines} == {"LOG"}
     assert [line["step"] for line in lines] == ["PARAMETER", [1], [2], []]
@@ -232,11 +240,11 @@ def raw_records(file: Path) -> list[bytes]:
 def test_a_tensorboard_folder_that_cannot_be_made_is_found_before_training(data, tmp_path) -> None:
     (tmp_path / "tb").write_text("in the way")
     with pytest.raises(UserError, match=r"--tensorboard .*tb"):
-        run(data, tmp_path, "--epochs", "1", "--tensorboard", str(tmp_path / "tb"))
+        run(data, tmp_path, *QUICK, "--epochs", "1", "--tensorboard", str(tmp_path / "tb"))
 
 
 def test_the_record_names_machine_versions_and_memory(data, tmp_path) -> None:
-    result = run(data, tmp_path, "--epochs", "1")[1]
+    result = run(data, tmp_path, *QUICK, "--epochs", "1")[1]
     assert result.versions["tensorflow"] == tf.__version__
     assert result.hardware["device"] == "cpu"
     assert result.hardware["cores"] >= 1
@@ -247,7 +255,7 @@ def test_the_record_names_machine_versions_and_memory(data, tmp_path) -> None:
 def test_another_effective_precision_makes_the_run_invalid(data, tmp_path, monkeypatch) -> None:
     lied = record.Precision("fp32", "tf32 or float16", "float32")
     monkeypatch.setattr("ncf.model.precision.probe", lambda *_: lied)
-    code, result = run(data, tmp_path, "--epochs", "1")
+    code, result = run(data, tmp_path, *QUICK, "--epochs", "1")
     assert (code, result.status, result.epochs) == (4, "invalid", ())
 
 
@@ -260,7 +268,7 @@ def test_an_interrupt_leaves_a_record_of_the_epochs_done(data, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     monkeypatch.setattr(train.Run, "_report", report)
-    code, result = run(data, tmp_path, "--epochs", "5")
+    code, result = run(data, tmp_path, *QUICK, "--epochs", "5")
     assert (code, result.status, len(result.epochs)) == (130, "interrupted", 2)
 
 
@@ -276,7 +284,7 @@ def test_a_second_request_to_stop_does_not_cut_the_record_short(data, tmp_path, 
 
     monkeypatch.setattr(train.Run, "_report", report)
     monkeypatch.setattr(train.Run, "finish", finish)
-    code, result = run(data, tmp_path, "--epochs", "5")
+    code, result = run(data, tmp_path, *QUICK, "--epochs", "5")
     assert (code, result.status) == (130, "interrupted")
 
 
@@ -290,5 +298,5 @@ def test_a_signal_that_comes_out_as_a_librarys_error_is_still_an_interrupt(
             raise RuntimeError("MISMATCH of original and active exception types") from None
 
     monkeypatch.setattr(train.Run, "_report", report)
-    code, result = run(data, tmp_path, "--epochs", "5")
+    code, result = run(data, tmp_path, *QUICK, "--epochs", "5")
     assert (code, result.status) == (130, "interrupted")
