@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.cli import OK, common
-from bench.cli.common import OUTPUT, STATISTICS, WHAT, selection
-from bench.cli.session import session, session_arguments
+from bench.cli.common import OUTPUT, STATISTICS, WHAT
+from bench.cli.session import Session, session, session_arguments
 from bench.errors import UserError
 from bench.gate import baseline as baselines
+from bench.gate import gate as gates
 from bench.gate import report as gate_report
-from bench.gate.samples import Side, side
+from bench.gate import samples as sides
+from bench.gate.compare import Terms
+from bench.gate.compare import compare as compare_sides
 from bench.records.store import load
 from bench.stats import decision
+from bench.suite.model import cells
 from bench.sweep.progress import View
+from ncf.record import write_text
 
 if TYPE_CHECKING:
     import argparse
@@ -25,16 +30,13 @@ if TYPE_CHECKING:
 
     from bench.cli import Parser
     from bench.gate.baseline import Baseline
-    from bench.gate.compare import Terms
-    from bench.gate.gate import Outcome
+    from bench.gate.samples import Side
     from bench.records.attempt import Attempt
     from bench.suite.model import Suite
 
 
 def gate_arguments(parser: Parser) -> None:
     """The options of `gate`."""
-    from bench.gate.gate import POLICIES
-
     session_arguments(parser)
     what, statistics = parser.group(WHAT), parser.group(STATISTICS)
     what.add_argument(
@@ -57,8 +59,8 @@ def gate_arguments(parser: Parser) -> None:
     ):
         statistics.add_argument(
             f"--{name}",
-            choices=POLICIES,
-            default=POLICIES[0],
+            choices=gates.POLICIES,
+            default=gates.POLICIES[0],
             help=f"exit code for {case}: report 3, pass 0, fail 1 [report]",
         )
     output = parser.group(OUTPUT)
@@ -68,113 +70,88 @@ def gate_arguments(parser: Parser) -> None:
 
 def gate(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Make or read the runs, judge them, and print and write the verdicts."""
-    from bench.gate import gate as gates
-
     if parsed.stored and parsed.sequential:
-        raise UserError("--stored makes no runs, so there is nothing to be --sequential about")
+        raise UserError("--sequential plans new runs, and --stored makes none: drop one of the two")
     suite = common.chosen_suite(parsed, trainer)
     baseline = baselines.read(baselines.find(parsed.results, suite.name, parsed.baseline))
-    baseline = _part(parsed, suite, baseline)
-    wanted = common.comparison_terms(parsed, suite, baseline)
+    chosen, seeds = common.selection(parsed).of(suite)
+    skipped = {cell.key for cell in cells(suite)} - {cell.key for cell in chosen}
+    kept = {key: cell for key, cell in baseline.side.cells.items() if key not in skipped}
+    baseline = replace(baseline, side=replace(baseline.side, cells=kept))
+    terms = common.comparison_terms(parsed, suite, baseline)
     if parsed.stored:
-        outcome = gates.judge(baseline.side, _stored(parsed, suite, baseline), wanted)
+        loaded = load(parsed.results / suite.name).attempts
+        keys = {cell.key for cell in chosen}
+        attempts = [a for a in loaded if a.cell.key in keys and a.seed in seeds]
+        outcome = gates.judge(baseline.side, _without(baseline, attempts, suite), terms)
     else:
-        outcome = _fresh(parsed, trainer, suite, baseline, wanted)
+        with session(parsed, trainer, suite, View(sys.stderr, sys.stderr)) as ready:
+            outcome = _new_runs(ready, baseline, terms, sequential=parsed.sequential)
     if not outcome.lines:
         raise UserError(
-            f"neither {baseline.name} nor the runs have any of {', '.join(wanted.metrics)}"
+            f"neither {baseline.name} nor the runs have any of {', '.join(terms.metrics)}"
         )
     code = outcome.exit_code(gates.Policy(parsed.inconclusive, parsed.not_comparable))
-    _tell(parsed, suite, baseline, outcome, wanted, code)
+    _publish(parsed, suite, baseline, outcome, terms, code)
     return code
 
 
-def _part(parsed: argparse.Namespace, suite: Suite, baseline: Baseline) -> Baseline:
-    """Without the cells that --ranks and --precision leave out."""
-    from bench.suite.model import cells
-
-    chosen, _ = selection(parsed).of(suite)
-    left_out = {cell.key for cell in cells(suite)} - {cell.key for cell in chosen}
-    kept = {key: cell for key, cell in baseline.side.cells.items() if key not in left_out}
-    return replace(baseline, side=replace(baseline.side, cells=kept))
-
-
-def _stored(parsed: argparse.Namespace, suite: Suite, baseline: Baseline) -> list[Attempt]:
-    """The stored runs that are not the baseline's own: those would agree with themselves."""
-    chosen, seeds = selection(parsed).of(suite)
-    keys = {cell.key for cell in chosen}
-    found = load(parsed.results / suite.name).attempts
-    own = {
+def _without(baseline: Baseline, attempts: Sequence[Attempt], suite: Suite) -> list[Attempt]:
+    """The attempts that are not the baseline's own: those would agree with themselves."""
+    saved = {
         (key, run.seed, run.attempt, run.finished_at)
         for key, cell in baseline.side.cells.items()
         for run in cell.runs
     }
-    attempts = [
-        one
-        for one in found
-        if one.cell.key in keys
-        and one.seed in seeds
-        and (one.cell.key, one.seed, one.attempt, one.finished_at) not in own
-    ]
-    if not attempts:
+    new = [a for a in attempts if (a.cell.key, a.seed, a.attempt, a.finished_at) not in saved]
+    if not new:
         raise UserError(
-            f"{parsed.results / suite.name} holds no run of this suite beside the baseline's own; "
-            "without --stored, the gate makes new ones"
+            f"{suite.name} has no stored run that is not in the baseline; "
+            "without --stored, the gate makes new runs"
         )
-    return attempts
+    return new
 
 
-def _fresh(
-    parsed: argparse.Namespace,
-    trainer: tuple[str, ...],
-    suite: Suite,
-    baseline: Baseline,
-    wanted: Terms,
-) -> Outcome:
-    from bench.gate import gate as gates
+def _new_runs(
+    ready: Session, baseline: Baseline, terms: Terms, *, sequential: bool
+) -> gates.Outcome:
+    """Make runs and judge them; sequentially, further runs of the undecided cells only."""
+    suite, plan = ready.plan.suite, ready.plan
+    most = len(plan.seeds)
+    sizes: Sequence[int] = (most,)
+    if sequential:
+        looks = [size for size in suite.gate_looks or (6,) if size < most]
+        sizes = decision.looks(looks, most, f"{suite.name}: [gate] looks")
+    attempts: list[Attempt] = []
+    tried: set[tuple[str, int]] = set()
 
-    with session(parsed, trainer, suite, View(sys.stderr, sys.stderr)) as ready:
-        plan = ready.plan
-        most = len(plan.seeds)
-        sizes: Sequence[int] = (most,)
-        if parsed.sequential:
-            given = [size for size in suite.gate_looks or (6,) if size < most]
-            sizes = decision.looks(given, most, f"{suite.name}: [gate] looks")
-        made: list[Attempt] = []
-        tried: set[tuple[str, int]] = set()
+    def make(size: int, keys: frozenset[str] | None) -> Sequence[Attempt]:
+        runs = [
+            (cell, seed)
+            for cell, seed in plan.runs
+            if seed in [one for one in suite.seeds_of(cell) if one in plan.seeds][:size]
+            and (keys is None or cell.key in keys)
+            and (cell.key, seed) not in tried
+        ]
+        tried.update((cell.key, seed) for cell, seed in runs)
+        attempts.extend(ready.make(runs))
+        return attempts
 
-        def make(size: int, keys: frozenset[str] | None) -> Sequence[Attempt]:
-            runs = [
-                (cell, seed)
-                for cell, seed in plan.runs
-                if seed in [one for one in suite.seeds_of(cell) if one in plan.seeds][:size]
-                and (keys is None or cell.key in keys)
-                and (cell.key, seed) not in tried
-            ]
-            tried.update((cell.key, seed) for cell, seed in runs)
-            made.extend(ready.make(runs))
-            return made
-
-        return gates.play(baseline.side, wanted, sizes, make)
+    return gates.play(baseline.side, terms, sizes, make)
 
 
-def _tell(
+def _publish(
     parsed: argparse.Namespace,
     suite: Suite,
     baseline: Baseline,
-    outcome: Outcome,
-    wanted: Terms,
+    outcome: gates.Outcome,
+    terms: Terms,
     code: int,
 ) -> None:
-    """Print, and write the files that were asked for, and GitHub's."""
-    from bench.gate.gate import FAIL, find_warnings
-    from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
-    from ncf.record import write_text
-
-    warnings = find_warnings(baseline.side, outcome, wanted.across)
+    """Print, and write the chosen files, and GitHub's."""
+    warnings = gates.find_warnings(baseline.side, outcome, terms.across)
     about = _about(baseline, outcome, code)
-    title = f"Gate {suite.name}"
-    summary = gate_report.markdown(title, outcome.lines, about, warnings)
+    summary = gate_report.markdown(f"Gate {suite.name}", outcome.lines, about, warnings)
     facts = {
         "suite": suite.name,
         "baseline": baseline.name,
@@ -183,15 +160,14 @@ def _tell(
         "warnings": warnings,
         "failed_runs": len(outcome.failed),
     }
-    print(gate_report.as_json(outcome.lines, facts) if parsed.json else summary, end="")
-    if parsed.json:
-        print()
-    policies = (
-        (INCONCLUSIVE, parsed.inconclusive),
-        (NOT_COMPARABLE, parsed.not_comparable),
-    )
-    failing = [REGRESSED, *(verdict for verdict, choice in policies if choice == FAIL)]
+    print(f"{gate_report.as_json(outcome.lines, facts)}\n" if parsed.json else summary, end="")
+    policies = {
+        decision.INCONCLUSIVE: parsed.inconclusive,
+        decision.NOT_COMPARABLE: parsed.not_comparable,
+    }
+    failing = [verdict for verdict, policy in policies.items() if policy == gates.FAIL]
     if parsed.junit:
+        failing = [decision.REGRESSED, *failing]
         xml = gate_report.junit(suite.name, outcome.lines, failing, outcome.broken)
         write_text(parsed.junit, xml)
     if parsed.summary:
@@ -203,7 +179,7 @@ def _tell(
         print("\n".join(gate_report.github_annotations(suite.name, outcome.lines, warnings)))
 
 
-def _about(baseline: Baseline, outcome: Outcome, code: int) -> list[str]:
+def _about(baseline: Baseline, outcome: gates.Outcome, code: int) -> list[str]:
     """What was compared, in a line or two."""
     saved = baseline.saved
     lines = [f"Baseline **{baseline.name}**: {saved.why} ({saved.who}, {saved.when[:10]})."]
@@ -211,16 +187,16 @@ def _about(baseline: Baseline, outcome: Outcome, code: int) -> list[str]:
         lines[0] += " Not calibrated: drift of the machine from day to day is not known."
     if len(outcome.sizes) > 1:
         lines.append(f"Looked after {', '.join(map(str, outcome.sizes))} runs a cell.")
-    codes = {hash_ for one in (baseline.side, outcome.tested) for hash_ in _codes(one)}
+    codes = {
+        cell.facts["code"].get("code")
+        for side in (baseline.side, outcome.tested)
+        for cell in side.cells.values()
+    }
     if len(codes) == 1 and None not in codes:
         lines.append("The trainer's code is the same on both sides.")
-    meaning = {0: "nothing lost", 1: "a loss", 2: "runs failed", 3: "open"}
+    meaning = {0: "pass", 1: "regression", 2: "failed runs", 3: "inconclusive"}
     lines.append(f"Exit code {code} ({meaning[code]}).")
     return lines
-
-
-def _codes(side: Side) -> set[str | None]:
-    return {cell.facts["code"].get("code") for cell in side.cells.values()}
 
 
 def compare_arguments(parser: Parser) -> None:
@@ -238,12 +214,10 @@ def compare_arguments(parser: Parser) -> None:
 
 def compare(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
     """Compare two sets of stored runs."""
-    from bench.gate.compare import compare as compare_sides
-
     (old, baseline), (new, _) = (_side(text, parsed.results) for text in (parsed.a, parsed.b))
     lines = compare_sides(old, new, common.comparison_terms(parsed, baseline=baseline))
     if not lines:
-        raise UserError(f"{parsed.a} and {parsed.b} have none of the metrics asked for")
+        raise UserError(f"{parsed.a} and {parsed.b} share none of the chosen metrics")
     if parsed.json:
         print(gate_report.as_json(lines, {"baseline": old.label, "here": new.label}))
     else:
@@ -253,13 +227,12 @@ def compare(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
 
 
 def _side(text: str, results: Path) -> tuple[Side, Baseline | None]:
-    from bench.records.store import load
-
+    """The runs of a baseline's file, or those stored in a folder."""
     if text.endswith(".json"):
-        found = baselines.read(Path(text))
-        return found.side, found
+        baseline = baselines.read(Path(text))
+        return baseline.side, baseline
     folder = common.records_folder(text, results, ", nor a baseline's .json file")
-    made = side(str(folder), load(folder).attempts)
-    if not made.cells:
-        raise UserError(f"{folder} holds no good run to compare")
-    return made, None
+    side = sides.side(str(folder), load(folder).attempts)
+    if not side.cells:
+        raise UserError(f"{folder} has no good run to compare")
+    return side, None

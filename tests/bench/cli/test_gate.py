@@ -124,7 +124,7 @@ def test_json_is_all_of_standard_output(bench, promoted):
 def test_gate_stored_judges_stored_runs_without_the_baselines_own(bench, promoted):
     code, _, err = bench("gate", "mine.toml", "--stored")
     assert code == 2
-    assert "beside the baseline's own" in err
+    assert "no stored run that is not in the baseline" in err
     bench("run", "mine.toml", "--no-report", "--rerun", "all")
 
     code, out, _ = bench("gate", "mine.toml", "--stored")
@@ -176,7 +176,7 @@ def test_runs_that_fail_are_exit_code_2(bench, promoted, monkeypatch):
         (("gate", "mine.toml", "--margin", "throughput=3"), "number between 0 and 1"),
         (("gate", "mine.toml", "--across", "hardwear"), "did you mean 'hardware'"),
         (("gate", "mine.toml", "--left_out", "gpus"), "expected a fact such as hardware.driver"),
-        (("gate", "mine.toml", "--stored", "--sequential"), "nothing to be --sequential about"),
+        (("gate", "mine.toml", "--stored", "--sequential"), "--stored makes none: drop one of the two"),
         (("gate", "mine.toml", "--metrics", "energy"), "have any of energy"),
         (("gate", "mine.toml", "--timeout", "-1"), "expected a number above 0"),
         (("baseline", "save", "mine", "--name", "first", "--why", "x"), "never overwritten"),
