@@ -96,7 +96,7 @@ COMMANDS = (
         "failed runs, invalid input, or a file cannot be read or written",
     ),
     Command(
-        "calibrate", "calibrate", _GATE, "measure how much runs of the same code differ",
+        "calibrate", "baseline", _GATE, "measure how much runs of the same code differ",
         failed="too few good runs: nothing was measured",
     ),
     Command(

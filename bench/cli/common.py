@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import getpass
 import math
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +15,7 @@ from bench.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from bench.cli import Parser
-    from bench.gate.baseline import Baseline, Signed
+    from bench.gate.baseline import Baseline
     from bench.gate.compare import Terms
     from bench.host.machine import Host
     from bench.suite.model import Suite
@@ -285,23 +283,3 @@ def rerun_argument(parser: Parser) -> None:
     parser.group(WHAT).add_argument(
         "--rerun", choices=tuple(RERUN), help=f"make only these again; {meanings}"
     )
-
-
-def signature(parsed: argparse.Namespace, why: str) -> Signed:
-    """Who does this, why and when."""
-    from bench.files import utc_now
-    from bench.gate.baseline import Signed
-
-    return Signed(parsed.who or _login(), why, utc_now())
-
-
-def _login() -> str:
-    """Git's user.name, else the login name."""
-    with contextlib.suppress(OSError):
-        command = ["git", "config", "user.name"]
-        git = subprocess.run(command, capture_output=True, check=False, encoding="utf-8")
-        if git.stdout.strip():
-            return git.stdout.strip()
-    with contextlib.suppress(Exception):  # no login name either: containers
-        return getpass.getuser()
-    return "unknown"

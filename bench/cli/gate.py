@@ -194,7 +194,7 @@ def _about(baseline: Baseline, outcome: gates.Outcome, code: int) -> list[str]:
     }
     if len(codes) == 1 and None not in codes:
         lines.append("The trainer's code is the same on both sides.")
-    meaning = {0: "pass", 1: "regression", 2: "failed runs", 3: "inconclusive"}
+    meaning = {0: "pass", 1: "regression", 2: "runs failed", 3: "inconclusive"}
     lines.append(f"Exit code {code} ({meaning[code]}).")
     return lines
 

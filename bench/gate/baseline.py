@@ -278,13 +278,13 @@ def find(results: Path, suite: str, given: str | None) -> Path:
             f"{path}: {suite} has no promoted baseline: name one (`bench baseline list {suite}`), "
             f"or `bench baseline save {suite} --name NAME --why TEXT` and `promote` it"
         )
-    names = [one.stem for one in _all(results, suite) if one.parent.name == suite]
+    names = [one.stem for one in files(results, suite) if one.parent.name == suite]
     listed = f" (saved: {', '.join(names)})" if names else ""
     raise UserError(f"{path}: no baseline {given!r}{did_you_mean(given, names)}{listed}")
 
 
-def _all(results: Path, suite: str | None) -> Sequence[Path]:
-    """Every baseline's file, a suite's own one first."""
+def files(results: Path, suite: str | None) -> Sequence[Path]:
+    """Every baseline's file, the promoted ones first."""
     own = sorted((results / FOLDER).glob(f"{suite or '*'}.json"))
     return [*own, *sorted((results / FOLDER).glob(f"{suite or '*'}/*.json"))]
 

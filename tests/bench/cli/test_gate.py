@@ -176,7 +176,10 @@ def test_runs_that_fail_are_exit_code_2(bench, promoted, monkeypatch):
         (("gate", "mine.toml", "--margin", "throughput=3"), "number between 0 and 1"),
         (("gate", "mine.toml", "--across", "hardwear"), "did you mean 'hardware'"),
         (("gate", "mine.toml", "--left_out", "gpus"), "expected a fact such as hardware.driver"),
-        (("gate", "mine.toml", "--stored", "--sequential"), "--stored makes none: drop one of the two"),
+        (
+            ("gate", "mine.toml", "--stored", "--sequential"),
+            "drop one of the two",
+        ),
         (("gate", "mine.toml", "--metrics", "energy"), "have any of energy"),
         (("gate", "mine.toml", "--timeout", "-1"), "expected a number above 0"),
         (("baseline", "save", "mine", "--name", "first", "--why", "x"), "never overwritten"),
