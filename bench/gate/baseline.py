@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.analysis import metrics
 from bench.errors import UserError, did_you_mean
-from bench.gate.samples import CellRuns, Made, Side
+from bench.gate.samples import CellSamples, RunRef, Side
 from bench.records.attempt import decode
 from bench.stats.variance import Noise  # noqa: TC001 - msgspec reads the annotations
 from ncf.record import RecordError
@@ -87,7 +87,7 @@ def to_text(baseline: Baseline) -> str:
     return _lines(data) + "\n"
 
 
-def _cell(cell: CellRuns, noise: Mapping[tuple[str, str], Noise]) -> dict[str, Any]:
+def _cell(cell: CellSamples, noise: Mapping[tuple[str, str], Noise]) -> dict[str, Any]:
     return {
         "key": cell.key,
         "label": cell.label,
@@ -172,16 +172,16 @@ class _File:
     calibrated: Signed | None = None
 
 
-def _cell_of(data: _FileCell, version: int, where: str) -> CellRuns:
+def _cell_of(data: _FileCell, version: int, where: str) -> CellSamples:
     runs = data.runs
     if not len(runs.seed) == len(runs.attempt) == len(runs.finished_at):
         raise UserError(f"{where}: broken baseline: the runs of cell {data.key} differ in length")
-    cell = CellRuns(
+    cell = CellSamples(
         key=data.key,
         label=data.label,
         facts=data.facts if version >= 3 else _values_of_text(data.facts),
         fingerprint=data.fingerprint,
-        runs=tuple(map(Made, runs.seed, runs.attempt, runs.finished_at)),
+        runs=tuple(map(RunRef, runs.seed, runs.attempt, runs.finished_at)),
         samples=data.samples,
         flags=data.flags,
     )
@@ -232,7 +232,7 @@ def _parsed(text: str) -> Any:
     return text
 
 
-def _check(cell: CellRuns, where: str) -> None:
+def _check(cell: CellSamples, where: str) -> None:
     """A zero or a missing sample cannot be divided by, and must not become a pass."""
     for name, values in cell.samples.items():
         metric = metrics.gated(name, f"{where}: cell {cell.key}: ")

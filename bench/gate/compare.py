@@ -15,10 +15,10 @@ from bench.stats.decision import INCONCLUSIVE, NOT_COMPARABLE, Answer, Question
 from bench.stats.summary import ALPHA, ALPHA_GATE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from bench.analysis.metrics import Metric
-    from bench.gate.samples import CellRuns, Side
+    from bench.gate.samples import CellSamples, Side
     from bench.stats.variance import Noise
 
 
@@ -81,8 +81,8 @@ class Line:
         """One of the five."""
         return self.answer.verdict
 
-    def told(self, value: float | None) -> float | None:
-        """A difference as it is told: a ratio, or the difference itself."""
+    def unscaled(self, value: float | None) -> float | None:
+        """A difference as it is reported: a ratio, or the difference itself."""
         if value is None:
             return None
         return math.exp(value) if self.metric.scale == "ratio" else value
@@ -104,51 +104,63 @@ def compare(
         level: of false alarms, over all lines together.
         same_level: of each end of the interval that EQUIVALENT looks at.
     """
-    lines: list[Line | None] = []
-    asked: list[tuple[int, Line, Question]] = []
+    lines: list[Line] = []
+    questions: dict[int, Question] = {}
     for old, new in pairs(baseline, tested, terms.across):
         for name in terms.metrics:
-            line, question = _ask(old, new, gated(name), terms)
-            if question is not None and line is not None:
-                asked.append((len(lines), line, question))
-            lines.append(line)
-    answers = rule.decide([question for _, _, question in asked], level, same_level)
-    for (index, line, _), answer in zip(asked, answers, strict=True):
-        lines[index] = replace(line, answer=answer)
-    return [line for line in lines if line is not None]
+            metric = gated(name)
+            values = tuple(cell.values(name) if cell else [] for cell in (old, new))
+            if any(values):
+                lines.append(_line(old, new, metric, values, terms))
+                if lines[-1].verdict != NOT_COMPARABLE:
+                    questions[len(lines) - 1] = _question(lines[-1], values, terms)
+    answers = rule.decide(list(questions.values()), level, same_level)
+    for index, answer in zip(questions, answers, strict=True):
+        lines[index] = replace(lines[index], answer=answer)
+    return lines
 
 
-def _ask(
-    old: CellRuns | None, new: CellRuns | None, metric: Metric, terms: Terms
-) -> tuple[Line | None, Question | None]:
-    """The line, and the question if one can be asked; no line where neither side has values."""
+def _line(
+    old: CellSamples | None,
+    new: CellSamples | None,
+    metric: Metric,
+    values: Sequence[Sequence[float]],
+    terms: Terms,
+) -> Line:
+    """A line without its answer yet."""
     cell = new or old
     assert cell is not None
-    a, b = (one.values(metric.name) if one else [] for one in (old, new))
-    if not a and not b:
-        return None, None
-    margin = terms.margin(metric, cell.facts["data"]["name"])
     differing: tuple[Difference, ...] = ()
     missing = ""
     if old and new:
         differing = differences(old.facts, new.facts, terms.across, terms.left_out)
     else:
         missing = "no run of this cell here" if old else "no such cell in the baseline"
-    before, after = (median(values) if values else None for values in (a, b))
     verdict = NOT_COMPARABLE if differing or missing else INCONCLUSIVE
-    answer = Answer(verdict, (len(a), len(b)))
-    line = Line(cell.key, cell.label, metric, margin, answer, before, after, differing, missing)
-    if line.obstacles:
-        return line, None
-    noise = (terms.noise or {}).get((cell.key, metric.name))
-    question = Question(
-        reference=[metric.scaled(value) for value in a],
-        tested=[metric.scaled(value) for value in b],
+    before, after = (median(side) if side else None for side in values)
+    return Line(
+        key=cell.key,
+        label=cell.label,
+        metric=metric,
+        margin=terms.margin(metric, cell.facts["data"]["name"]),
+        answer=Answer(verdict, (len(values[0]), len(values[1]))),
+        before=before,
+        after=after,
+        differing=differing,
+        missing=missing,
+    )
+
+
+def _question(line: Line, values: Sequence[Sequence[float]], terms: Terms) -> Question:
+    metric, fewest = line.metric, min(map(len, values))
+    noise = (terms.noise or {}).get((line.key, metric.name))
+    return Question(
+        reference=[metric.scaled(value) for value in values[0]],
+        tested=[metric.scaled(value) for value in values[1]],
         better=metric.better,
-        margin=metric.scaled_margin(margin),
-        alarm=noise.margin(min(len(a), len(b))) if noise and a and b else 0.0,
+        margin=metric.scaled_margin(line.margin),
+        alarm=noise.margin(fewest) if noise and fewest else 0.0,
         between=noise.between if noise else 0.0,
         one_sided=metric.one_sided,
         robust=metric.robust,
     )
-    return line, question

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from bench.gate.compare import Line, Terms
-    from bench.gate.samples import CellRuns, Side
+    from bench.gate.samples import CellSamples, Side
     from bench.records.attempt import Attempt
 
 PASS, FAIL, REPORT = "pass", "fail", "report"
@@ -157,7 +157,7 @@ def _line_warnings(line: Line) -> Iterator[str]:
             )
 
 
-def _fast_convergence(old: CellRuns, new: CellRuns) -> Iterator[str]:
+def _fast_convergence(old: CellSamples, new: CellSamples) -> Iterator[str]:
     metric = gated("epochs_to_best")
     before, after = old.values(metric.name), new.values(metric.name)
     if not (before and after and min(before) > 0 and min(after) > 0):
@@ -171,12 +171,12 @@ def _fast_convergence(old: CellRuns, new: CellRuns) -> Iterator[str]:
         )
 
 
-def _flagged(cell: CellRuns) -> Iterator[str]:
+def _flagged(cell: CellSamples) -> Iterator[str]:
     for flag, n in cell.flags.items():
         yield f"{n} runs here are flagged {flag}"
 
 
-def _missing(old: CellRuns, new: CellRuns) -> Iterator[str]:
+def _missing(old: CellSamples, new: CellSamples) -> Iterator[str]:
     """Runs without a value where the baseline's had one, such as a target that was not reached."""
     for name, values in new.samples.items():
         n, before = values.count(None), old.samples.get(name, ()).count(None)
@@ -184,7 +184,7 @@ def _missing(old: CellRuns, new: CellRuns) -> Iterator[str]:
             yield f"{n} of {len(values)} runs here have no {name}"
 
 
-def _drift(cell: CellRuns) -> Iterator[str]:
+def _drift(cell: CellSamples) -> Iterator[str]:
     """Neighbouring runs that are alike: the machine drifts, and intervals are narrower than true.
 
     The serial correlation of n independent values is about normal(-1/n, 1/n).

@@ -61,7 +61,7 @@ def _value(line: Line, value: float | None) -> Cell:
 def change(line: Line) -> Cell:
     """`-5.0 % [-6.1 to -3.9]`, or the difference in the metric's own unit."""
     answer = line.answer
-    found = [line.told(value) for value in (answer.difference, answer.low, answer.high)]
+    found = [line.unscaled(value) for value in (answer.difference, answer.low, answer.high)]
     if found[0] is None:
         return Cell(units.not_available(), Number(None), (line.key,))
     percent = line.metric.scale == "ratio"
@@ -130,9 +130,9 @@ def plain(line: Line) -> dict[str, Any]:
         "margin": line.margin,
         "baseline": line.before,
         "here": line.after,
-        "change": line.told(answer.difference),
-        "low": line.told(answer.low),
-        "high": line.told(answer.high),
+        "change": line.unscaled(answer.difference),
+        "low": line.unscaled(answer.low),
+        "high": line.unscaled(answer.high),
         "p": answer.p,
         "n_baseline": answer.n[0],
         "n_here": answer.n[1],

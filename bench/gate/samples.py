@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Made:
-    """Which run a sample is of."""
+class RunRef:
+    """The run that a sample comes from."""
 
     seed: int
     attempt: int
@@ -30,7 +30,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class CellRuns:
+class CellSamples:
     """The runs of one cell of one side, in the order in which they were made.
 
     Attributes:
@@ -45,7 +45,7 @@ class CellRuns:
     label: str
     facts: Facts
     fingerprint: Mapping[str, str]
-    runs: tuple[Made, ...]
+    runs: tuple[RunRef, ...]
     samples: Mapping[str, tuple[float | None, ...]]
     flags: Mapping[str, int]
 
@@ -59,7 +59,7 @@ class Side:
     """Cells by key; `label` says whose they are."""
 
     label: str
-    cells: Mapping[str, CellRuns]
+    cells: Mapping[str, CellSamples]
 
 
 def side(label: str, attempts: Iterable[Attempt], *, every: bool = False) -> Side:
@@ -70,30 +70,33 @@ def side(label: str, attempts: Iterable[Attempt], *, every: bool = False) -> Sid
         attempts: of any status and order.
         every: take every good run, so that a seed may count several times.
     """
-    found: dict[str, list[Attempt]] = {}
-    for attempt in sorted(attempts, key=lambda one: (one.finished_at, one.seed, one.attempt)):
+
+    def order(attempt: Attempt) -> tuple[str, int, int]:
+        return attempt.finished_at, attempt.seed, attempt.attempt
+
+    by_cell: dict[str, list[Attempt]] = {}
+    for attempt in sorted(attempts, key=order):
         if attempt.ok:
-            found.setdefault(attempt.cell.key, []).append(attempt)
+            by_cell.setdefault(attempt.cell.key, []).append(attempt)
     cells = {}
-    for key, runs in found.items():
+    for key, runs in by_cell.items():
         newest = Condition.of(runs[-1])
         same = [run for run in runs if Condition.of(run) == newest]
-        last = same if every else list({run.seed: run for run in same}.values())
-        last.sort(key=lambda one: (one.finished_at, one.seed, one.attempt))
+        last = same if every else sorted({run.seed: run for run in same}.values(), key=order)
         cells[key] = _cell(last)
     return Side(label, cells)
 
 
-def _cell(runs: Sequence[Attempt]) -> CellRuns:
+def _cell(runs: Sequence[Attempt]) -> CellSamples:
     newest = runs[-1]
-    samples = {one.name: _samples(one, runs) for one in metrics.GATED}
+    samples = {metric.name: _samples(metric, runs) for metric in metrics.GATED}
     flags = Counter(flag for run in runs for flag in run.flags)
-    return CellRuns(
+    return CellSamples(
         key=newest.cell.key,
         label=axes_text(newest.cell.axes),
         facts=facts(newest),
         fingerprint=asdict(Fingerprint.of(newest)),
-        runs=tuple(Made(run.seed, run.attempt, run.finished_at) for run in runs),
+        runs=tuple(RunRef(run.seed, run.attempt, run.finished_at) for run in runs),
         samples={
             name: values for name, values in samples.items() if values.count(None) < len(values)
         },
@@ -102,29 +105,30 @@ def _cell(runs: Sequence[Attempt]) -> CellRuns:
 
 
 def _samples(metric: metrics.Metric, runs: Sequence[Attempt]) -> tuple[float | None, ...]:
-    found = (metric.of(run) for run in runs)
-    return tuple(None if isinstance(value, Missing) else value for value in found)
+    values = map(metric.of, runs)
+    return tuple(None if isinstance(value, Missing) else value for value in values)
 
 
 def pairs(
     baseline: Side, tested: Side, across: Sequence[str] = ()
-) -> list[tuple[CellRuns | None, CellRuns | None]]:
-    """Cells of both sides that belong together, baseline first; None where one has no partner.
+) -> list[tuple[CellSamples | None, CellSamples | None]]:
+    """Matching cells of both sides, baseline first; None where a cell has no partner.
 
-    Cells of one key are pairs; of the others, those that differ least, so that a baseline of
-    another grid is named by what differs and not only by what is absent.
+    Cells with the same key match. The others are matched with the cell that differs least, so that
+    a baseline of another grid is reported by its differences and not only as absent.
     """
     common = [key for key in baseline.cells if key in tested.cells]
-    found: list[tuple[CellRuns | None, CellRuns | None]] = [
+    matches: list[tuple[CellSamples | None, CellSamples | None]] = [
         (baseline.cells[key], tested.cells[key]) for key in common
     ]
-    old = [cell for key, cell in baseline.cells.items() if key not in common]
-    new = [cell for key, cell in tested.cells.items() if key not in common]
-    for cell in new:
-        if not old:
-            found.append((None, cell))
+    rest = [cell for key, cell in baseline.cells.items() if key not in common]
+    for key, new in tested.cells.items():
+        if key in common:
             continue
-        nearest = min(old, key=lambda cell_: len(differences(cell_.facts, cell.facts, across)))
-        old.remove(nearest)
-        found.append((nearest, cell))
-    return [*found, *((cell, None) for cell in old)]
+        nearest = min(
+            rest, key=lambda old: len(differences(old.facts, new.facts, across)), default=None
+        )
+        if nearest is not None:
+            rest.remove(nearest)
+        matches.append((nearest, new))
+    return [*matches, *((cell, None) for cell in rest)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003 - msgspec reads the annotations
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -65,26 +65,16 @@ class Attempt:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data in the order of the file."""
-        cell = {"key": self.cell.key, "axes": self.cell.axes, "options": self.cell.options}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "kind": "attempt",
-            "suite": self.suite,
-            "cell": cell,
-            "seed": self.seed,
-            "attempt": self.attempt,
-            "status": self.status,
-            "failure": asdict(self.failure) if self.failure else None,
-            "started_at": self.started_at,
-            "finished_at": self.finished_at,
-            "wall_seconds": self.wall_seconds,
-            "command": list(self.command),
-            "log": self.log,
-            "host": self.host,
-            "flags": list(self.flags),
-            "telemetry": self.telemetry,
-            "run": self.run.to_dict() if self.run else None,
-        }
+        data = msgspec.to_builtins(self)
+        data["cell"] = {name: data["cell"][name] for name in ("key", "axes", "options")}
+        ordered = {name: data[name] for name in _ORDER}
+        return {"schema_version": SCHEMA_VERSION, "kind": "attempt", **ordered}
+
+
+_ORDER = (
+    *("suite", "cell", "seed", "attempt", "status", "failure", "started_at", "finished_at"),
+    *("wall_seconds", "command", "log", "host", "flags", "telemetry", "run"),
+)
 
 
 def read_attempt(content: bytes) -> Attempt:

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.render import units
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from ncf.record import Dataset
 
 NOT_USED = "not used"
-"""What a record says of Horovod when one rank did not load it: runs beside any version of it."""
+"""What a record says of Horovod when its single rank did not load it: agrees with any version."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What of the host must agree: processor, memory, every GPU with its driver, and its name."""
+    """The properties of a host that must agree: processor, memory, GPUs, driver and name."""
 
     cpu_model: str
     cores: int | None
@@ -36,7 +36,7 @@ class Machine:
     gpus: tuple[tuple[str, int | None], ...]
     driver: str | None
     name: str | None = None
-    """Random, given by the orchestrator: two machines of one kind are still two."""
+    """Random, chosen by the orchestrator, so that two machines of one kind differ."""
     slots: str | None = None
     """Ranks on each of several hosts, `8+8`."""
 
@@ -196,11 +196,17 @@ class Fingerprint:
     cell: str
 
     @classmethod
-    def of(cls, attempt: Attempt) -> Fingerprint:
-        """The fingerprint of an attempt that has the trainer's record."""
+    def of(cls, attempt: Attempt, ignored: Sequence[str] = ()) -> Fingerprint:
+        """The fingerprint of an attempt that has the trainer's record.
+
+        Args:
+            attempt: ok or not.
+            ignored: software that does not count.
+        """
         run = attempt.run
         assert run is not None
-        software = {name: value for name, value in run.versions.items() if name != CODE}
+        left_out = (CODE, *ignored)
+        software = {name: value for name, value in run.versions.items() if name not in left_out}
         protocol = [
             run.dataset.protocol,
             run.dataset.candidates_per_user,
@@ -218,8 +224,7 @@ class Fingerprint:
 
     def differs(self, other: Fingerprint) -> tuple[str, ...]:
         """Names of the parts that differ."""
-        names = (field.name for field in fields(self))
-        return tuple(name for name in names if getattr(self, name) != getattr(other, name))
+        return tuple(part for part in PARTS if getattr(self, part) != getattr(other, part))
 
 
 def _short(facts: Any) -> str:
@@ -229,7 +234,7 @@ def _short(facts: Any) -> str:
 def is_stale(versions: Mapping[str, str], installed: Mapping[str, str]) -> bool:
     """Whether a run was made by other software or code than is installed now.
 
-    Only what both know is compared; a build suffix (2.17.0+nv24) is no other version.
+    Only names that both have are compared; a build suffix (2.17.0+nv24) does not count.
     """
     return any(
         _plain(versions[name]) != _plain(value)
@@ -245,30 +250,21 @@ def _plain(version: str) -> str:
 def summary(attempts: Iterable[Attempt]) -> list[str]:
     """A line per fingerprint of the good attempts (their cells left out), the most frequent first.
 
-    One rank does not load Horovod: that is no other software, unless several versions of it are.
+    One rank does not load Horovod, which makes no other software unless several versions of it
+    were used.
     """
-    good = [attempt for attempt in attempts if attempt.ok and attempt.run is not None]
-    used = {run.versions.get(HOROVOD) for attempt in good if (run := attempt.run)}
-    several = len(used - {None, NOT_USED}) > 1
-    counted: Counter[tuple[str, ...]] = Counter()
-    last: dict[tuple[str, ...], str] = {}
-    for attempt in good:
-        found = Fingerprint.of(attempt if several else _without_horovod(attempt))
-        key = (found.hardware, found.software, found.code, found.data, found.protocol)
-        counted[key] += 1
-        last[key] = max(last.get(key, ""), attempt.finished_at)
-    names = ("hardware", "software", "code", "data", "protocol")
+    good = [(attempt, attempt.run) for attempt in attempts if attempt.ok and attempt.run]
+    horovod_versions = {run.versions.get(HOROVOD) for _, run in good} - {None, NOT_USED}
+    ignored = () if len(horovod_versions) > 1 else (HOROVOD,)
+    finished: dict[str, list[str]] = {}
+    for attempt, _ in good:
+        parts = asdict(Fingerprint.of(attempt, ignored))
+        key = " ".join(f"{part} {value}" for part, value in parts.items() if part != "cell")
+        finished.setdefault(key, []).append(attempt.finished_at)
     return [
-        f"fingerprint {' '.join(f'{n} {v}' for n, v in zip(names, key, strict=True))}: "
-        f"{n} good runs, the last {last[key]}"
-        for key, n in counted.most_common()
+        f"fingerprint {key}: {len(times)} good runs, the last {max(times)}"
+        for key, times in sorted(finished.items(), key=lambda item: -len(item[1]))
     ]
-
-
-def _without_horovod(attempt: Attempt) -> Attempt:
-    assert attempt.run is not None
-    versions = {name: value for name, value in attempt.run.versions.items() if name != HOROVOD}
-    return replace(attempt, run=replace(attempt.run, versions=versions))
 
 
 @dataclass(frozen=True)

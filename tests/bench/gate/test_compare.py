@@ -47,7 +47,7 @@ def test_speed_is_better_when_higher_and_time_when_lower(rate, throughput, time)
         "throughput": throughput,
         "time_to_target": time,
     }
-    ratio = lines[0].told(lines[0].answer.difference)
+    ratio = lines[0].unscaled(lines[0].answer.difference)
     assert ratio == pytest.approx(rate / 100_000, rel=1e-3)
 
 
@@ -211,7 +211,7 @@ def test_trap_45_nothing_is_rounded_before_it_is_divided():
 
     line = only(slow, slower)
 
-    assert line.told(line.answer.difference) == pytest.approx(0.004 / 0.0041, rel=1e-12)
+    assert line.unscaled(line.answer.difference) == pytest.approx(0.004 / 0.0041, rel=1e-12)
     assert gate_report.change(line).startswith("-2.4 %")
     still = make_run()
     still = replace(still, epochs=tuple(replace(e, timed_seconds=0.0) for e in still.epochs))
