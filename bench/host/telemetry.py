@@ -249,8 +249,8 @@ class Watch:
         if self._ticks % PROCESS_SEARCH_INTERVAL == 1:
             self._frequency.add(Answer(machine.frequency_mhz()))
         for pid, rank in self._ranks.items():
-            size = resident_bytes(pid) or 0
-            self._memory[rank] = max(self._memory.get(rank, size), size)
+            if size := resident_bytes(pid):
+                self._memory[rank] = max(self._memory.get(rank, 0), size)
         self._ticks += 1
 
     def _look_at_gpus(self) -> None:

@@ -199,9 +199,11 @@ def processes_of(token: str) -> dict[int, int]:
     """Rank by process number, of all processes of a job; a process without a rank is rank 0."""
     ranks = {}
     for pid in reaper.marked(token):
-        words = (word for word in reaper.environment(pid) if word.startswith(_RANK_NAMES))
-        with contextlib.suppress(ValueError):
-            ranks[pid] = int(next(words, b"=0").partition(b"=")[2])
+        variables = reaper.environment(pid)
+        words = (variable for variable in variables if variable.startswith(_RANK_NAMES))
+        if variables:  # it has not ended since
+            with contextlib.suppress(ValueError):
+                ranks[pid] = int(next(words, b"=0").partition(b"=")[2])
     return ranks
 
 
