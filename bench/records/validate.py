@@ -1,4 +1,4 @@
-"""What is wrong with a stored record: schema, place, hash, impossible numbers. Pure."""
+"""Checks of a stored record: schema, place, checksum, impossible numbers. Pure."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def lint(content: bytes, key: str, seed: int, number: int, suite: Suite | None) 
         attempt = read_attempt(content)
     except RecordError as error:
         return [str(error)]
-    problems = ["checksum mismatch: the file was modified or is corrupt"]
-    problems = problems if is_sealed(content) is False else []
+    problems = []
+    if is_sealed(content) is False:
+        problems.append("checksum mismatch: the file was modified or is corrupt")
     if place := misplaced(attempt, key, seed, number):
         problems.append(place)
     problems += _attempt(attempt)
@@ -53,9 +54,11 @@ def _attempt(attempt: Attempt) -> list[str]:
     problems = []
     started, finished = _time(attempt.started_at), _time(attempt.finished_at)
     if started is None or finished is None:
-        problems.append(f"no times: {attempt.started_at!r} to {attempt.finished_at!r}")
+        problems.append(f"invalid times: {attempt.started_at!r} to {attempt.finished_at!r}")
     elif finished < started:
-        problems.append(f"it ended {attempt.finished_at}, before it began {attempt.started_at}")
+        problems.append(
+            f"finished at {attempt.finished_at}, before it started at {attempt.started_at}"
+        )
     if attempt.wall_seconds < 0:
         problems.append(f"wall_seconds is {attempt.wall_seconds}")
     if (attempt.failure is None) != (attempt.status == "ok"):
@@ -78,13 +81,13 @@ def _run(run: RunRecord) -> list[str]:
         problems.append(f"memory of {n} ranks; {run.world_size} trained")
     numbers = [epoch.epoch for epoch in run.epochs]
     if not numbers or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
-        problems.append(f"epochs {_listed(numbers)} are not one after the other")
+        problems.append(f"epochs {_listed(numbers)} are not consecutive")
     for epoch in run.epochs:
         problems += [f"epoch {epoch.epoch}: {what}" for what in _epoch(epoch)]
     data = run.dataset
     for name in ("chance_hr_at_k", "popularity_hr_at_k"):
         if not 0 <= getattr(data, name) <= 1:
-            problems.append(f"{name} is {getattr(data, name)}, no rate")
+            problems.append(f"{name} is {getattr(data, name)}, not between 0 and 1")
     if data.effective_candidates_mean > data.candidates_per_user + 1:
         problems.append("more effective candidates than were drawn")
     return problems
@@ -99,7 +102,7 @@ def _epoch(epoch: Epoch) -> list[str]:
     for name in ("hr_at_k", "ndcg_at_k"):
         value = getattr(epoch, name)
         if value is not None and not 0 <= value <= 1:
-            problems.append(f"{name} {value} is no rate")
+            problems.append(f"{name} {value} is not between 0 and 1")
     hr, ndcg = epoch.hr_at_k, epoch.ndcg_at_k
     if hr is not None and ndcg is not None and ndcg > hr:
         problems.append(f"NDCG {ndcg} above HR {hr}")

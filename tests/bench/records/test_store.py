@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from paths import ROOT
 from sample_records import make_attempt, make_run, make_suite
 
 from bench import files
@@ -107,6 +108,15 @@ def test_a_later_field_that_is_missing_in_an_old_record_has_its_default(store):
     path.write_text(json.dumps(data), encoding="utf-8")
     (read,) = store.load().attempts
     assert (read.ok, read.run.inference, read.run.roofline) == (True, None, None)
+
+
+@pytest.mark.parametrize(
+    "folder", sorted((ROOT / "results").glob("*/records")), ids=lambda path: path.parent.name
+)
+def test_committed_records_load(folder):
+    loaded = load(folder.parent)
+    assert loaded.unreadable == []
+    assert loaded.attempts
 
 
 def test_equal_parts_of_records_are_kept_in_memory_once(store):
