@@ -45,7 +45,7 @@ def open_store(size: int) -> int:
 
 
 def was_built_with_mpi() -> bool:
-    """Whether Horovod's library for TensorFlow is linked to MPI; asked without loading either."""
+    """Whether Horovod's library for TensorFlow is linked to MPI; read without loading it."""
     spec = importlib.util.find_spec("horovod")
     for folder in (spec.submodule_search_locations if spec else None) or ():
         for library in Path(folder, "tensorflow").glob("mpi_lib*.so"):

@@ -21,7 +21,7 @@ _CHUNK_SCORES = 1 << 20
 """Scores gathered at a time where a baseline is computed: 8 MB."""
 
 
-class NonFiniteScores(ValueError):  # noqa: N818 - the name says what was found
+class NonFiniteScores(ValueError):  # noqa: N818 - the name says what the scores are
     """Scores with not-a-number or infinity in them: a rate made of them would mean nothing."""
 
 

@@ -11,11 +11,12 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
+from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 SCHEMA_VERSION = 1
 """History: 1 (2026-11) first form."""
@@ -51,7 +52,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Precision:
-    """What was asked for beside what the device was seen to do; a mismatch makes a run invalid."""
+    """Precision requested and precision measured; a mismatch makes a run invalid."""
 
     requested: str
     effective: str
@@ -155,7 +156,7 @@ class RunRecord:
     The last fields are None where a run has no such thing, or an older program wrote it. Of
     `negatives_checked` training negatives of the first epoch, `false_negatives` were training
     items of their own user. `inference` is what `ncf infer` measured; such a run has no epochs.
-    `evaluations` is what `ncf evaluate` found, one a protocol; `dataset` is of the first.
+    `evaluations` is what `ncf evaluate` measured, one per protocol; `dataset` is of the first.
     """
 
     status: str
@@ -238,13 +239,13 @@ def _known(cls: Any, data: Any) -> dict[str, Any]:
 @lru_cache
 def _fields(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of all fields, and of those without a default; asked once per class."""
-    found = fields(cls)
-    required = (f for f in found if f.default is MISSING and f.default_factory is MISSING)
-    return tuple(f.name for f in found), tuple(f.name for f in required)
+    every = fields(cls)
+    required = (f for f in every if f.default is MISSING and f.default_factory is MISSING)
+    return tuple(f.name for f in every), tuple(f.name for f in required)
 
 
 FEWEST = {0.90: 10, 0.95: 20, 0.99: 100}
-"""Values from which a tail can be told: below, the largest value would pass for a percentile."""
+"""Least number of values per percentile: with fewer, the largest value would pass for it."""
 
 
 def quantile(ordered: Sequence[float], q: float) -> float:
@@ -262,6 +263,11 @@ def tail(values: Sequence[float], q: float) -> float | None:
     return None if len(values) < FEWEST[q] else quantile(sorted(values), q)
 
 
+def utc_now() -> str:
+    """The time as it is written in a record, such as 2026-11-30T12:00:00Z."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write data so that path holds either the old content or the whole new one, never a part.
 
@@ -272,12 +278,17 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text through a temporary file in the same folder, synced, then renamed."""
+    """Write text atomically; see `write_file`."""
+    write_file(path, lambda file: file.write(text.encode()))
+
+
+def write_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let `write` fill a temporary file in the same folder, sync it, then rename it to path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         Path(temporary).chmod(0o644)

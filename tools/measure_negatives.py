@@ -86,14 +86,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     import tensorflow as tf
 
     from ncf.config.train import config_from_arguments
-    from ncf.training.session import Session
+    from ncf.training.setup import set_up
 
     words = ["--data", args.data, "--batch_size", str(args.batch_size), "--seed", "1"]
-    session = Session(config_from_arguments([*words, *WAYS[args.way]]))
-    sampler, update, shares = session.sampler, session.update, session.shares()
+    setup = set_up(config_from_arguments([*words, *WAYS[args.way]]))
+    sampler, train_step, shares = setup.sampler, setup.step, setup.shares
     part = shares[0]
-    update.compile(part.padded)
-    keys, dropout_key = session.epoch_keys(1)
+    train_step.compile(part.padded)
+    keys, dropout_key = setup.epoch_keys(1)
     signature = [tf.TensorSpec([], tf.int64)]
     draw = tf.function(
         lambda first: sampler.batch(keys, first, tf.constant(part.valid, tf.int64), part.padded),
@@ -101,8 +101,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     )
 
     def step(number: int) -> None:
-        update(keys, dropout_key, number, [shares[number]])
-        session.wait()
+        train_step(keys, dropout_key, number, [shares[number]])
+        train_step.loss_sum.numpy()  # waits for the device
 
     def sample(number: int) -> None:
         draw(tf.constant(shares[number].first, tf.int64)).items.numpy()

@@ -8,14 +8,13 @@ Where fewer than k items are left, the places at the end have an empty id and th
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncf.cli import need_tensorflow
-from ncf.cli.recommend import add_model_arguments, model_and_data
+from ncf.cli.common import add_model_arguments, load_model_and_data, prepare_machine
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
@@ -43,14 +42,8 @@ def export(parsed: argparse.Namespace) -> int:
     need_tensorflow()
     target = Path(parsed.output)
     _check(target, force=parsed.force)
-    data, restored = model_and_data(parsed.checkpoint, parsed.data)
-
-    from ncf.model import precision
-    from ncf.ranks import horovod as distributed
-
-    place = distributed.place_from_environment(dict(os.environ))
-    on_gpu = distributed.prepare_devices(place, 0).on_gpu
-    precision.establish("fp32", "auto", on_gpu=on_gpu, tf32_capable=False)
+    data, restored = load_model_and_data(parsed.checkpoint, parsed.data)
+    prepare_machine(streams=1)
     module = served(restored.parameters, data, exclude_seen=parsed.exclude_seen)
     write(module, target)
     print(f"{target}: {data.n_users:,} users, {data.n_items:,} items; epoch {restored.epoch}")
@@ -62,15 +55,15 @@ def served(parameters: Parameters, data: Data, *, exclude_seen: bool) -> Any:
     import numpy as np
     import tensorflow as tf
 
-    from ncf.evaluation import folded
+    from ncf.evaluation import precomputed
     from ncf.evaluation.catalogue import Catalogue, mask
 
     module = tf.Module(name="ncf")
     users = [data.user_id(number) for number in range(data.n_users)]
     items = [data.item_id(number) for number in range(data.n_items)]
-    tables = folded.kept(folded.fold(parameters, tf.float32))
+    tables = precomputed.as_variables(precomputed.precompute(parameters, tf.float32))
     catalogue = Catalogue(parameters, tf.float32, "fast", compiled=False, tables=tables)
-    module.tables = folded.variables(tables)
+    module.tables = precomputed.variables(tables)
     module.user_numbers, module.item_numbers = _numbers(users), _numbers(items)
     module.item_names = tf.Variable(items, trainable=False)
     seen = data.train_offsets if exclude_seen else np.zeros(data.n_users + 1, np.int64)
@@ -83,7 +76,7 @@ def served(parameters: Parameters, data: Data, *, exclude_seen: bool) -> Any:
     def score(user_ids: Any, item_ids: Any) -> dict[str, Any]:
         rows = _look_up(module.user_numbers, user_ids, "user")
         columns = _look_up(module.item_numbers, item_ids, "item")
-        return {"scores": folded.scores(tables, rows, columns)}
+        return {"scores": precomputed.scores(tables, rows, columns)}
 
     def recommend(user_ids: Any, k: Any) -> dict[str, Any]:
         rows = _look_up(module.user_numbers, user_ids, "user")
@@ -94,8 +87,8 @@ def served(parameters: Parameters, data: Data, *, exclude_seen: bool) -> Any:
         pairs = tf.stack([tf.cast(places.value_rowids(), tf.int32), columns], axis=1)
         best = tf.math.top_k(mask(catalogue.graph(rows), pairs), k)
         names = tf.gather(module.item_names, best.indices)
-        left = tf.math.is_finite(best.values)
-        return {"item_ids": tf.where(left, names, ""), "scores": best.values}
+        present = tf.math.is_finite(best.values)
+        return {"item_ids": tf.where(present, names, ""), "scores": best.values}
 
     pairs_in = [strings, tf.TensorSpec([None], tf.string, name="item_ids")]
     module.score = tf.function(score, input_signature=pairs_in, autograph=False)
@@ -139,7 +132,7 @@ def _check(target: Path, *, force: bool) -> None:
     if not target.exists():
         return
     if not (target / "saved_model.pb").is_file() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"--output {target}: exists and is no SavedModel; choose another folder")
+        raise UserError(f"--output {target}: exists and is not a SavedModel; choose another folder")
     if not force and any(target.iterdir()):
         raise UserError(f"--output {target}: exists; --force replaces it")
 
@@ -156,8 +149,8 @@ def _look_up(table: Any, ids: Any, what: str) -> Any:
     """Numbers of ids; one that is not there is an error that names it."""
     import tensorflow as tf
 
-    found = table.lookup(ids)
-    unknown = tf.boolean_mask(ids, found < 0)
-    known = tf.debugging.Assert(tf.equal(tf.size(unknown), 0), [f"unknown {what}:", unknown])
-    with tf.control_dependencies([known]):
-        return tf.identity(found)
+    numbers = table.lookup(ids)
+    unknown = tf.boolean_mask(ids, numbers < 0)
+    check = tf.debugging.Assert(tf.equal(tf.size(unknown), 0), [f"unknown {what}:", unknown])
+    with tf.control_dependencies([check]):
+        return tf.identity(numbers)

@@ -1,51 +1,45 @@
 """`ncf infer`: throughput and latency of a frozen model, as a table and as a record.
 
 Weights come from a checkpoint or are random, pairs and users are random, as in the published
-measurements. A call's seconds end when its scores are in the host's memory. Folding the tables,
+measurements. A call's seconds end when its scores are in the host's memory. Making the tables,
 tracing and compilation are set-up or warm-up, never part of a timed call.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import os
 import secrets
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ncf import record
 from ncf.cli import need_tensorflow
+from ncf.cli.common import (
+    EXIT_CODES,
+    MOST_STREAMS,
+    markdown_table,
+    prepare_machine,
+    require_one_rank,
+)
 from ncf.config.infer import InferConfig
 from ncf.config.options import add_arguments, configuration
 from ncf.data import dataset
 from ncf.data.progress import say
 from ncf.errors import UserError
 from ncf.evaluation import inference
-from ncf.evaluation.inference import timed_calls
 from ncf.model import precision
-from ncf.ranks import horovod as distributed
 from ncf.ranks import job
 from ncf.runtime import environment
 from ncf.runtime.code_hash import INFER
-from ncf.training import checkpoint
-from ncf.training import epoch_log as tensorboard
+from ncf.training import checkpoint, epoch_log
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Sequence
 
+    from ncf.data.dataset import Data
     from ncf.model.neumf import Parameters
-
-MOST_STREAMS = 64
-"""Chunks scored side by side; more threads than this share the operations of a chunk."""
-_POOL_PAIRS = 1 << 20
-_POOL_BATCHES = 16
-_EXIT_CODES = {"ok": 0, "nan": 3, "invalid": 4, "interrupted": 130}
 
 
 def infer_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,260 +57,151 @@ def infer(parsed: argparse.Namespace) -> int:
 def run(config: InferConfig) -> int:
     """Measure as configured; print the table, write the record; return the exit code."""
     stop = job.Stop()
-    started, begun = _now(), time.perf_counter()
-    logger = tensorboard.Logger(config.log_path, time.time)
-    model = Model(config)
-    logger.log("LOG", "PARAMETER", model.echo)
+    started, begun = record.utc_now(), time.perf_counter()
+    logger = epoch_log.Logger(config.log_path, time.time)
+    data = dataset.load(Path(config.data)) if config.data else None
+    streams = MOST_STREAMS if config.formulation == "fast" else 1
+    require_one_rank("infer")
+    machine = prepare_machine(
+        config.precision, config.amp_dtype, threads=config.threads, streams=streams
+    )
+    seed = secrets.randbelow(2**31) if config.seed is None else config.seed
+    parameters = _weights(config, data, seed)
+    sizes = _sizes(parameters)
+    if config.work != "pairs" and config.topk > sizes["n_items"]:
+        raise UserError(f"--topk {config.topk}: there are only {sizes['n_items']} items to rank")
+    engine = inference.Engine(config, parameters, machine.dtype, machine.devices, data, seed)
+    options = {**config.echo(), "seed": seed, **sizes}
+    logger.log("LOG", "PARAMETER", options)
     setup_seconds = time.perf_counter() - begun
     measured: list[record.Latencies] = []
-    status, reason = model.refused()
+    reason = precision.mismatch(machine.precision)
+    status = "invalid" if reason else "ok"
     try:
         if status == "ok":
-            for found in model.measurements(time.perf_counter):
-                measured.append(found)
-                logger.log("LOG", [], inference.dllogger_names(found))
-                say(_progress(found))
+            for latencies in engine.measurements(time.perf_counter):
+                measured.append(latencies)
+                logger.log("LOG", [], inference.dllogger_names(latencies))
+                say(_progress(latencies))
     except FloatingPointError as error:
         status, reason = "nan", str(error)
     except KeyboardInterrupt:
-        status, reason = "interrupted", "stopped by a signal"
+        status, reason = job.STOPPED
     except Exception:
-        if not stop.asked:  # else a signal that arrived inside a library's own error
+        if not stop.requested:  # else a signal that arrived inside a library's own error
             raise
-        status, reason = "interrupted", "stopped by a signal"
+        status, reason = job.STOPPED
     logger.close()
-    result = model.result(status, reason, started, setup_seconds, tuple(measured))
-    if config.record:
-        try:
-            record.write_json(Path(config.record), result.to_dict())
-        except OSError as error:
-            raise UserError(f"--record {config.record}: {error.strerror}") from None
+    result = record.RunRecord(
+        status=status,
+        reason=reason,
+        started_at=started,
+        finished_at=record.utc_now(),
+        seed=seed,
+        world_size=1,
+        topk=config.topk,
+        target_hr=None,
+        global_batch=max(config.batch_sizes),
+        config=options,
+        precision=machine.precision,
+        dataset=_describe(data, sizes),
+        epochs=(),
+        setup_seconds=setup_seconds,
+        warmup_seconds=engine.warmup_seconds,
+        peak_memory_bytes_per_rank=(environment.peak_memory_bytes(on_gpu=machine.devices.on_gpu),),
+        versions=environment.versions("not used", INFER),
+        hardware=machine.hardware,
+        inference=tuple(measured),
+    )
+    epoch_log.write_record(config.record, result)
     if reason:
         say(f"{status}: {reason}")
     if config.json:
-        print(json.dumps([inference.latency_summary(found) for found in measured], indent=1))
+        print(json.dumps([inference.latency_summary(item) for item in measured], indent=1))
     elif measured:
-        print(inference.latency_table(measured))
-    return _EXIT_CODES[status]
+        print(latency_table(measured))
+    return EXIT_CODES[status]
 
 
-class Model:
-    """Weights, device and what is timed."""
+def _weights(config: InferConfig, data: Data | None, seed: int) -> Parameters:
+    from ncf.model import neumf
 
-    def __init__(self, config: InferConfig) -> None:
-        import tensorflow as tf
-
-        self.config = config
-        self.data = dataset.load(Path(config.data)) if config.data else None
-        place = distributed.place_from_environment(dict(os.environ))
-        if place.size > 1:
-            raise UserError(f"ncf infer measures 1 rank, and {place.size} were started")
-        streams = MOST_STREAMS if config.formulation == "fast" else 1
-        self._devices = distributed.prepare_devices(place, config.threads, streams)
-        on_gpu = self._devices.on_gpu
-        gpu = environment.gpu_details() if on_gpu else None
-        capable = environment.tf32_capable(gpu)
-        self.hardware = environment.hardware(on_gpu=on_gpu, threads=self._devices.threads)
-        self.precision = precision.establish(
-            config.precision, config.amp_dtype, on_gpu=on_gpu, tf32_capable=capable
-        )
-        self._dtype = tf.as_dtype(self.precision.compute_dtype)
-        self.seed = secrets.randbelow(2**31) if config.seed is None else config.seed
-        self._rng = np.random.default_rng(self.seed)
-        self.checkpoint: dict[str, Any] = {}
-        self.parameters = self._weights()
-        self.users, self.items = (
-            int(table.shape[0]) for table in (self.parameters.gmf_user, self.parameters.gmf_item)
-        )
-        if config.work != "pairs" and config.topk > self.items:
-            raise UserError(f"--topk {config.topk}: there are only {self.items} items to rank")
-        self.warmup_seconds = 0.0
-        self.echo = {**config.echo(), "seed": self.seed, **self._sizes()}
-
-    def _weights(self) -> Parameters:
-        from ncf.model import neumf as model
-
-        config, data = self.config, self.data
-        if config.load_checkpoint_path:
-            path = Path(config.load_checkpoint_path)
-            found = checkpoint.restore(path, "--load_checkpoint_path", data)
-            self.checkpoint = found.meta
-            return found.parameters
-        users = data.n_users if data else config.n_users
-        items = data.n_items if data else config.n_items
-        return model.create(users, items, config.factors, config.layers, self.seed)
-
-    def _sizes(self) -> dict[str, Any]:
-        """Sizes as used, whatever the options said."""
-        widths = [kernel.shape[1] for kernel in self.parameters.kernels]
-        first = self.parameters.mlp_user.shape[1] + self.parameters.mlp_item.shape[1]
-        return {
-            "n_users": self.users,
-            "n_items": self.items,
-            "factors": int(self.parameters.gmf_user.shape[1]),
-            "layers": [int(width) for width in (first, *widths)],
-        }
-
-    def refused(self) -> tuple[str, str | None]:
-        """Another precision than asked for is not worth measuring."""
-        asked, found = self.precision.requested, self.precision.effective
-        if asked != found:
-            return "invalid", f"{asked} was requested and the device computes in {found}"
-        return "ok", None
-
-    def measurements(self, clock: Callable[[], float]) -> Iterator[record.Latencies]:
-        """Every batch size, one after the other.
-
-        Raises:
-            FloatingPointError: a score is not finite.
-        """
-        from ncf.evaluation.pairs import CHUNK, GPU_CHUNK, Scorer
-
-        config, begun = self.config, clock()
-        chunk = GPU_CHUNK if self._devices.on_gpu else CHUNK
-        streams, form = self._devices.streams, config.formulation
-        scorer = Scorer(self.parameters, self._dtype, form, streams=streams, chunk=chunk)
-        self.warmup_seconds += clock() - begun
-        if config.work != "ranking":
-            for size in config.batch_sizes:
-                yield self._time("pairs", size, size, scorer_call(scorer), clock)
-        if config.work != "pairs":
-            from ncf.evaluation.catalogue import Catalogue
-
-            catalogue = Catalogue(
-                self.parameters,
-                self._dtype,
-                form,
-                streams=streams,
-                chunk=chunk,
-                tables=scorer.tables,
-            )
-            rank = self._ranking_call(catalogue)
-            for size in config.ranking_users:
-                yield self._time("ranking", size, size * self.items, rank, clock)
-
-    def _time(
-        self, work: str, size: int, scores: int, call: Callable[[Any], Any], clock: Any
-    ) -> record.Latencies:
-        config, begun = self.config, clock()
-        inputs = self._inputs(work, size)
-        seconds = timed_calls(
-            call,
-            inputs,
-            clock,
-            warmup=config.warmup_batches,
-            most=config.num_batches,
-            seconds=config.seconds,
-        )
-        self.warmup_seconds += clock() - begun - math.fsum(seconds)
-        return record.Latencies(work, size, scores, config.warmup_batches, seconds)
-
-    def _inputs(self, work: str, size: int) -> list[Any]:
-        """Batches that are taken in turn, so that a small one does not find its rows in cache."""
-        import tensorflow as tf
-
-        count = max(1, min(_POOL_BATCHES, self.config.num_batches, _POOL_PAIRS // size))
-
-        def drawn(most: int) -> Any:
-            return self._rng.integers(0, most, size).astype(np.int32)
-
-        if work == "ranking":
-            return [drawn(self.users) for _ in range(count)]
-        return [
-            (tf.constant(drawn(self.users)), tf.constant(drawn(self.items))) for _ in range(count)
-        ]
-
-    def _ranking_call(self, catalogue: Any) -> Callable[[Any], Any]:
-        from ncf import metrics
-        from ncf.evaluation.catalogue import best_of
-
-        offsets, items = np.zeros(self.users + 1, np.int64), np.zeros(0, np.int32)
-        if self.data is not None:
-            offsets, items = np.asarray(self.data.train_offsets), np.asarray(self.data.train_items)
-
-        def call(users: Any) -> None:
-            try:
-                for _ in best_of(catalogue, users, offsets, items, self.config.topk):
-                    pass
-            except metrics.NonFiniteScores as error:
-                raise FloatingPointError(str(error)) from None
-
-        return call
-
-    def result(
-        self,
-        status: str,
-        reason: str | None,
-        started: str,
-        setup_seconds: float,
-        measured: tuple[record.Latencies, ...],
-    ) -> record.RunRecord:
-        """What was measured on what; such a run has no epochs."""
-        return record.RunRecord(
-            status=status,
-            reason=reason,
-            started_at=started,
-            finished_at=_now(),
-            seed=self.seed,
-            world_size=1,
-            topk=self.config.topk,
-            target_hr=None,
-            global_batch=max(self.config.batch_sizes),
-            config=self.echo,
-            precision=self.precision,
-            dataset=self._dataset(),
-            epochs=(),
-            setup_seconds=setup_seconds,
-            warmup_seconds=self.warmup_seconds,
-            peak_memory_bytes_per_rank=(
-                environment.peak_memory_bytes(on_gpu=self._devices.on_gpu),
-            ),
-            versions=environment.versions("not used", INFER),
-            hardware=self.hardware,
-            inference=measured,
-        )
-
-    def _dataset(self) -> record.Dataset:
-        """Sizes; the candidates are those stored with the data, none of which is scored here."""
-        data = self.data
-        stored = data.manifest["candidates"] if data else {}
-        known = (data.manifest.get("hr_at_10") or {}) if data else {}
-        return record.Dataset(
-            name=data.name if data else "random pairs",
-            hash=data.hash if data else f"{self.users}x{self.items}",
-            users=self.users,
-            items=self.items,
-            train_interactions=data.n_train if data else 0,
-            test_users=data.n_test if data else 0,
-            protocol=str(stored.get("protocol", "none")),
-            candidates_per_user=int(stored.get("per_user", 0)),
-            candidates_hash=str(stored.get("hash", "none")),
-            effective_candidates_mean=float(stored.get("effective_mean") or 0.0),
-            chance_hr_at_k=float(known.get("chance") or 0.0),
-            popularity_hr_at_k=float(known.get("popularity") or 0.0),
-        )
+    if config.load_checkpoint_path:
+        path = Path(config.load_checkpoint_path)
+        return checkpoint.restore(path, "--load_checkpoint_path", data).parameters
+    users = data.n_users if data else config.n_users
+    items = data.n_items if data else config.n_items
+    return neumf.create(users, items, config.factors, config.layers, seed)
 
 
-def scorer_call(scorer: Any) -> Callable[[Any], Any]:
-    """A call that returns when the scores are here, and refuses those that are not finite.
-
-    The check is on the sum, which one pass over the scores gives: it is part of a call's time.
-    """
-
-    def call(pair: Any) -> None:
-        total = float(scorer(*pair).numpy().sum(dtype=np.float64))
-        if not math.isfinite(total):
-            raise FloatingPointError("scores are not finite")
-
-    return call
+def _sizes(parameters: Parameters) -> dict[str, Any]:
+    """Sizes as used, whatever the options said."""
+    widths = [kernel.shape[1] for kernel in parameters.kernels]
+    first = parameters.mlp_user.shape[1] + parameters.mlp_item.shape[1]
+    return {
+        "n_users": int(parameters.gmf_user.shape[0]),
+        "n_items": int(parameters.gmf_item.shape[0]),
+        "factors": int(parameters.gmf_user.shape[1]),
+        "layers": [int(width) for width in (first, *widths)],
+    }
 
 
-def _progress(found: record.Latencies) -> str:
-    figures = inference.latency_summary(found)
+def _describe(data: Data | None, sizes: dict[str, Any]) -> record.Dataset:
+    """Sizes; the candidates are those stored with the data, none of which is scored here."""
+    users, items = sizes["n_users"], sizes["n_items"]
+    stored = data.manifest["candidates"] if data else {}
+    rates = (data.manifest.get("hr_at_10") or {}) if data else {}
+    return record.Dataset(
+        name=data.name if data else "random pairs",
+        hash=data.hash if data else f"{users}x{items}",
+        users=users,
+        items=items,
+        train_interactions=data.n_train if data else 0,
+        test_users=data.n_test if data else 0,
+        protocol=str(stored.get("protocol", "none")),
+        candidates_per_user=int(stored.get("per_user", 0)),
+        candidates_hash=str(stored.get("hash", "none")),
+        effective_candidates_mean=float(stored.get("effective_mean") or 0.0),
+        chance_hr_at_k=float(rates.get("chance") or 0.0),
+        popularity_hr_at_k=float(rates.get("popularity") or 0.0),
+    )
+
+
+def _progress(latencies: record.Latencies) -> str:
+    figures = inference.latency_summary(latencies)
     rate, median = figures["scores_per_second"], figures["p50_seconds"]
-    what = f"{found.work} of {found.batch_size:,}: {rate:,.0f} scores/s"
+    what = f"{latencies.work} of {latencies.batch_size:,}: {rate:,.0f} scores/s"
     return f"{what}, median {median * 1000:,.3f} ms (n={figures['n']})"
 
 
-def _now() -> str:
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+def latency_table(measured: Sequence[record.Latencies]) -> str:
+    """A Markdown table, a row per work and batch size; milliseconds of a call."""
+    names = ("mean", "p50", *inference.TAILS, "max")
+    headers = ["Work", "Batch", "Scores/s", "Users/s", "n", *(f"{name} (ms)" for name in names)]
+    rows = []
+    for latencies in measured:
+        figures = inference.latency_summary(latencies)
+        users = figures["batches_per_second"] * latencies.batch_size
+        rows.append(
+            [
+                latencies.work,
+                f"{latencies.batch_size:,}",
+                f"{figures['scores_per_second']:,.0f}",
+                f"{users:,.1f}" if latencies.work == "ranking" else "",
+                str(figures["n"]),
+                *(_milliseconds(figures[f"{name}_seconds"]) for name in names),
+            ]
+        )
+    text = markdown_table(headers, rows, left=["Work"])
+    calls = min(len(latencies.seconds) for latencies in measured)
+    short = {
+        name: record.FEWEST[q] for name, q in inference.TAILS.items() if calls < record.FEWEST[q]
+    }
+    if short:
+        needs = ", ".join(f"{name} {fewest}" for name, fewest in short.items())
+        text += f"\n\nn/a: too few calls for that percentile (needed: {needs})."
+    return text
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "n/a" if seconds is None else f"{seconds * 1000:,.3f}"

@@ -11,7 +11,6 @@ from ncf.errors import UserError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
 
 def probe_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,30 +44,21 @@ def facts(data: str = "") -> dict[str, Any]:
         "cuda_build": bool(build.get("is_cuda_build")),
         "gpus": len(tf.config.list_physical_devices("GPU")),
         "gpu": gpu,
-        "precision": {name: _precision(name, gpu) for name in ("fp32", "tf32", "amp")},
+        "precision": {name: _precision(name, on_gpu=on_gpu) for name in ("fp32", "tf32", "amp")},
         "horovod": distributed.horovod_build(),
         "data": _data(Path(data)) if data else None,
     }
 
 
-def _precision(name: str, gpu: dict[str, Any] | None) -> dict[str, Any]:
-    """Mantissa bits found and expected; or why this precision is not available."""
-    import tensorflow as tf
-
+def _precision(name: str, *, on_gpu: bool) -> dict[str, Any]:
+    """Mantissa bits measured and expected; or why this precision is not available."""
     from ncf.model import precision
-    from ncf.model.reference import dense
-    from ncf.runtime import environment
 
     try:
-        capable = environment.tf32_capable(gpu)
-        chosen = precision.plan(name, "auto", on_gpu=gpu is not None, tf32_capable=capable)
+        probed = precision.establish(name, "auto", on_gpu=on_gpu)
     except UserError as error:
         return {"not_available": str(error)}
-    precision.apply(chosen)
-    dtype = tf.as_dtype(chosen.compute_dtype)
-    matmul: Callable[[Any, Any], Any] = lambda a, b: tf.cast(dense(a, b, dtype), tf.float32)  # noqa: E731
-    found = precision.probe(chosen, matmul)
-    return {"effective": found.effective, "compute_dtype": found.compute_dtype, **found.probe}
+    return {"effective": probed.effective, "compute_dtype": probed.compute_dtype, **probed.probe}
 
 
 def _data(folder: Path) -> dict[str, Any]:

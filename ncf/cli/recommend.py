@@ -1,6 +1,6 @@
 """`ncf recommend`: the best items of a user, in the ids of the source.
 
-The score is the model's logit: it orders a user's items, and is no probability of anything. Of
+The score is the model's logit: it orders a user's items, and is not a probability. Of
 equal scores the item with the lower number in the data comes first.
 """
 
@@ -16,6 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ncf.cli import need_tensorflow
+from ncf.cli.common import (
+    add_model_arguments,
+    load_model_and_data,
+    markdown_table,
+    prepare_machine,
+)
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,36 +58,27 @@ def recommend_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=FORMATS, default="markdown", help="[markdown]")
 
 
-def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Which model, and the data that its rows belong to."""
-    parser.add_argument(
-        "--checkpoint", required=True, metavar="PATH", help="a checkpoint, or the folder with one"
-    )
-    parser.add_argument(
-        "--data", default="", metavar="DIR", help="the data folder [the one it was trained on]"
-    )
-
-
 def recommend(parsed: argparse.Namespace) -> int:
     """Run `ncf recommend`."""
     need_tensorflow()
     if parsed.topk < 1:
         raise UserError(f"--topk {parsed.topk}: must be at least 1")
-
-    encoding = parsed.titles_encoding
-    titles = read_titles(Path(parsed.titles), encoding) if parsed.titles else None
-    wanted = [parsed.user] if parsed.user is not None else read_users(Path(parsed.users))
-    data, restored = model_and_data(parsed.checkpoint, parsed.data)
+    titles = read_titles(Path(parsed.titles), parsed.titles_encoding) if parsed.titles else None
+    names = [parsed.user] if parsed.user is not None else read_users(Path(parsed.users))
+    data, restored = load_model_and_data(parsed.checkpoint, parsed.data)
     if parsed.topk > data.n_items:
         raise UserError(f"--topk {parsed.topk}: the catalogue has {data.n_items} items")
+
+    from ncf.readers.ids import Ids
+
     option = "--user" if parsed.user is not None else f"--users {parsed.users}"
-    users = numbers_of(user_ids(data), wanted, option)
-    found = recommendations(
+    users = user_numbers(Ids(data.user_ids, data.user_id_offsets), names, option)
+    results = recommendations(
         restored.parameters, data, users, parsed.topk, titles, exclude_seen=parsed.exclude_seen
     )
-    print(listing(found, parsed.format, titles=titles is not None))
-    if len(found) < len(users) * parsed.topk:
-        print("ncf: note: some users have fewer items left than asked for", file=sys.stderr)
+    print(format_list(results, parsed.format, titles=titles is not None))
+    if len(results) < len(users) * parsed.topk:
+        print("ncf: note: some users have fewer items than --topk left", file=sys.stderr)
     return 0
 
 
@@ -93,62 +90,33 @@ def read_users(path: Path) -> list[str]:
         raise UserError(f"--users {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise UserError(f"--users {path}: not UTF-8; save it as UTF-8, one id a line") from None
-    found = [line.strip() for line in lines if line.strip()]
-    if not found:
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
         raise UserError(f"--users {path}: no id in it; write one a line")
-    return found
+    return names
 
 
-def model_and_data(checkpoint: str, folder: str) -> tuple[Data, Any]:
-    """The model, and the data that it was made on.
-
-    Raises:
-        UserError: one of them is missing, damaged, or they do not belong together.
-    """
-    from ncf.data import dataset
-    from ncf.training.checkpoint import Reader, find, restore
-
-    path = find(Path(checkpoint), "--checkpoint")
-    told = folder or str(Reader(path, "--checkpoint").meta.get("data_folder") or "")
-    if not told:
-        raise UserError("--data is missing: name the folder that the model was trained on")
-    try:
-        data = dataset.load(Path(told))
-    except UserError as error:
-        if folder:
-            raise
-        raise UserError(f"{error} (the folder it was trained on; name another by --data)") from None
-    return data, restore(path, "--checkpoint", data)
-
-
-def user_ids(data: Data) -> Ids:
-    """The users' ids as they stood in the source."""
-    from ncf.readers.ids import Ids
-
-    return Ids(data.user_ids, data.user_id_offsets)
-
-
-def numbers_of(ids: Ids, wanted: Sequence[str], option: str) -> list[int]:
+def user_numbers(ids: Ids, names: Sequence[str], option: str) -> list[int]:
     """Numbers of users by their ids.
 
     Raises:
-        UserError: unknown ids; names some, and for a single one what may have been meant.
+        UserError: unknown ids; names some, and suggests ids that are similar to the first.
     """
-    found = [ids.find(text) for text in wanted]
-    unknown = [text for text, number in zip(wanted, found, strict=True) if number is None]
+    numbers = [(name, ids.find(name)) for name in names]
+    unknown = [name for name, number in numbers if number is None]
     if unknown:
         near = ids.near(unknown[0])
         hint = f"; did you mean {', '.join(near)}?" if near else ""
-        if len(wanted) == 1:
+        if len(names) == 1:
             raise UserError(
                 f"{option} {unknown[0]}: no such user among the {len(ids):,} of the data{hint}"
             )
         named = ", ".join(unknown[:_NAMED])
         more = ", ..." if len(unknown) > _NAMED else ""
         raise UserError(
-            f"{option}: {len(unknown)} of {len(wanted)} users are unknown: {named}{more}{hint}"
+            f"{option}: {len(unknown)} of {len(names)} users are unknown: {named}{more}{hint}"
         )
-    return [number for number in found if number is not None]
+    return [number for _, number in numbers if number is not None]
 
 
 def recommendations(
@@ -165,35 +133,27 @@ def recommendations(
     Raises:
         UserError: the model's scores are not finite.
     """
-    import os
-
     import numpy as np
-    import tensorflow as tf
 
     from ncf import metrics
     from ncf.evaluation.catalogue import Catalogue, best_of
-    from ncf.model import precision
-    from ncf.ranks import horovod as distributed
 
-    place = distributed.place_from_environment(dict(os.environ))
-    devices = distributed.prepare_devices(place, 0, 64)
-    precision.establish("fp32", "auto", on_gpu=devices.on_gpu, tf32_capable=False)
-    catalogue = Catalogue(parameters, tf.float32, "fast", streams=devices.streams)
+    machine = prepare_machine()
+    catalogue = Catalogue(parameters, machine.dtype, "fast", streams=machine.devices.streams)
     offsets = np.asarray(data.train_offsets) if exclude_seen else np.zeros(data.n_users + 1, int)
     rows = np.asarray(users, np.int32)
-    found: list[Recommendation] = []
+    results: list[Recommendation] = []
     try:
         blocks = list(best_of(catalogue, rows, offsets, np.asarray(data.train_items), k))
     except metrics.NonFiniteScores as error:
         raise UserError(f"--checkpoint: {error}: this model has diverged") from None
-    places = ((i, s) for block in blocks for i, s in zip(block.items, block.scores, strict=True))
-    for user, (items, scores) in zip(users, places, strict=True):
-        kept = [(int(i), float(s)) for i, s in zip(items, scores, strict=True) if np.isfinite(s)]
-        for rank, (item, score) in enumerate(kept, 1):
-            text = data.item_id(item)
-            title = titles.get(text) if titles is not None else None
-            found.append(Recommendation(data.user_id(user), rank, text, title, score))
-    return found
+    lists = ((i, s) for block in blocks for i, s in zip(block.items, block.scores, strict=True))
+    for user, (items, scores) in zip(users, lists, strict=True):
+        for rank, item in enumerate(items[np.isfinite(scores)], 1):
+            name, score = data.item_id(int(item)), float(scores[rank - 1])
+            title = titles.get(name) if titles is not None else None
+            results.append(Recommendation(data.user_id(user), rank, name, title, score))
+    return results
 
 
 FORMATS = ("markdown", "csv", "json")
@@ -201,7 +161,7 @@ FORMATS = ("markdown", "csv", "json")
 
 @dataclass(frozen=True)
 class Recommendation:
-    """One place in a user's list; ids as in the source, title None where no file told one."""
+    """One item in a user's list; ids as in the source, title None where no file has one."""
 
     user: str
     rank: int
@@ -210,32 +170,25 @@ class Recommendation:
     score: float
 
 
-def listing(found: Sequence[Recommendation], form: str, *, titles: bool) -> str:
-    """All places of all users.
+def format_list(results: Sequence[Recommendation], form: str, *, titles: bool) -> str:
+    """All recommendations of all users.
 
     Args:
-        found: in the order in which they are shown.
+        results: in the order in which they are shown.
         form: one of FORMATS.
         titles: whether there is a column for them.
     """
     columns = ["user", "rank", "item", *(["title"] if titles else []), "score"]
-    rows = [[_field(one, name) for name in columns] for one in found]
+    rows = [{name: getattr(result, name) for name in columns} for result in results]
     if form == "json":
-        plain = [dict(zip(columns, row, strict=True)) for row in rows]
-        return json.dumps(plain, indent=1, ensure_ascii=False)
-    texts = [[_text(value) for value in row] for row in rows]
+        return json.dumps(rows, indent=1, ensure_ascii=False)
+    texts = [[_text(value) for value in row.values()] for row in rows]
     if form == "csv":
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerows([columns, *texts])
         return out.getvalue().rstrip("\n")
-    heads = [name.capitalize() for name in columns]
-    rule = ["---:" if name in ("rank", "score") else "---" for name in columns]
-    cells = [[text.replace("|", "\\|") for text in row] for row in texts]
-    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, rule, *cells))
-
-
-def _field(one: Recommendation, name: str) -> Any:
-    return getattr(one, name)
+    headers = [name.capitalize() for name in columns]
+    return markdown_table(headers, texts, left=["User", "Item", "Title"])
 
 
 def _text(value: Any) -> str:
@@ -245,7 +198,7 @@ def _text(value: Any) -> str:
 
 
 def read_titles(path: Path, encoding: str) -> dict[str, str]:
-    """Title of every id in the file; a header line is one more entry that no item asks for.
+    """Title of every id in the file; a header line is one more entry that no item uses.
 
     Raises:
         UserError: unreadable, not in that encoding, or without two columns; names the way out.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from ncf.evaluation import folded
+from ncf.evaluation import precomputed
 from ncf.metrics import NonFiniteScores
 from ncf.model.reference import gather_rows, logits
 
@@ -45,10 +45,10 @@ class Catalogue:
         parameters: weights; with `fast` a change after this call does not show.
         compute_dtype: type of the matmuls.
         formulation: "reference" or "fast".
-        streams: blocks of items scored side by side.
+        streams: blocks of items scored in parallel.
         chunk: most items of a block.
         compiled: XLA for the first layer of `fast`; off where the graph leaves this process.
-        tables: the folded tables if they are there already.
+        tables: the precomputed tables, if they exist already.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Catalogue:
         formulation: str,
         *,
         streams: int = 1,
-        chunk: int = folded.CHUNK,
+        chunk: int = precomputed.CHUNK,
         compiled: bool = True,
-        tables: folded.Folded | None = None,
+        tables: precomputed.Tables | None = None,
     ) -> None:
         self.items = int(parameters.gmf_item.shape[0])
         self._blocks = -(-self.items // chunk)
@@ -71,13 +71,12 @@ class Catalogue:
             one_block = self._reference(parameters, compute_dtype)
             gmf = None
         else:
-            own = folded.fold(parameters, compute_dtype) if tables is None else tables
-            one_block = self._fast(own, compiled=compiled)
-            gmf = own
+            gmf = precomputed.precompute(parameters, compute_dtype) if tables is None else tables
+            one_block = self._fast(gmf, compiled=compiled)
 
         def scores(users: Any) -> Any:
-            found = self._walk(one_block, users)
-            return found if gmf is None else found + _gmf(gmf, users)
+            mlp = self._walk(one_block, users)
+            return mlp if gmf is None else mlp + _gmf(gmf, users)
 
         self.graph = scores
         self.scores = tf.function(scores, input_signature=[users], autograph=False)
@@ -95,12 +94,12 @@ class Catalogue:
 
         return one_block
 
-    def _fast(self, tables: folded.Folded, *, compiled: bool) -> Any:
+    def _fast(self, tables: precomputed.Tables, *, compiled: bool) -> Any:
         """The MLP's share; that of GMF is one matmul for all users."""
         last = self.items - self._size
 
         def between(row: Any, block: Any) -> Any:
-            return folded.first_layer(tables, row, block)
+            return precomputed.first_layer(tables, row, block)
 
         first = tf.function(between, jit_compile=True, autograph=False) if compiled else between
 
@@ -109,26 +108,26 @@ class Catalogue:
             block = tf.slice(tables.item, [start, 0], [self._size, -1])
             hidden = first(tf.gather(tables.user, user), block)
             # the last block begins earlier than it should, so that all are of one size
-            return tf.roll(folded.upper(tables, hidden), start - number * self._size, axis=0)
+            return tf.roll(precomputed.upper(tables, hidden), start - number * self._size, axis=0)
 
         return one_block
 
     def _walk(self, one_block: Any, users: Any) -> Any:
         """Every block of every user, [users, items]."""
         count = tf.size(users) * self._blocks
-        found = tf.TensorArray(tf.float32, count, element_shape=[self._size])
+        blocks = tf.TensorArray(tf.float32, count, element_shape=[self._size])
 
-        def body(number: Any, found: Any) -> tuple[Any, Any]:
+        def body(number: Any, blocks: Any) -> tuple[Any, Any]:
             part = one_block(users[number // self._blocks], number % self._blocks)
-            return number + 1, found.write(number, tf.ensure_shape(part, [self._size]))
+            return number + 1, blocks.write(number, tf.ensure_shape(part, [self._size]))
 
-        _, found = tf.while_loop(
+        _, blocks = tf.while_loop(
             lambda number, _: number < count,
             body,
-            (tf.constant(0), found),
+            (tf.constant(0), blocks),
             parallel_iterations=self._streams,
         )
-        return tf.reshape(found.stack(), [-1, self._blocks * self._size])[:, : self.items]
+        return tf.reshape(blocks.stack(), [-1, self._blocks * self._size])[:, : self.items]
 
     def _choose(self, users: Any, masked: Any, k: Any) -> tuple[Any, Any, Any]:
         scores = self.scores(users)
@@ -207,7 +206,7 @@ def seen_pairs(
     Args:
         offsets: [all users + 1], where each user's training items begin.
         items: of all users, one after another.
-        users: [n] whose items are wanted.
+        users: [n], whose items to return.
     """
     starts = offsets[users]
     lengths = offsets[users.astype(np.int64) + 1] - starts
@@ -217,7 +216,7 @@ def seen_pairs(
     return np.stack([rows, items[places].astype(np.int32)], axis=1)
 
 
-def _gmf(tables: folded.Folded, users: Any) -> Any:
+def _gmf(tables: precomputed.Tables, users: Any) -> Any:
     rows = tf.gather(tables.gmf_user, users)
     return tf.matmul(rows, tables.gmf_item, transpose_b=True) + tables.output_bias
 

@@ -11,31 +11,34 @@ import numpy as np
 from ncf import metrics, record
 from ncf.data import candidates, dataset
 from ncf.errors import UserError
-from ncf.evaluation import full as full_ranking
+from ncf.evaluation.evaluators import (
+    FULL,
+    FullEvaluator,
+    SampledEvaluator,
+    competitors,
+    popularity_places,
+)
 from ncf.sampling.user_shards import Alone
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from numpy.typing import NDArray
 
     from ncf.data.dataset import Data
-    from ncf.evaluation.full import FullEvaluator
-    from ncf.evaluation.sampled import Evaluator
+    from ncf.evaluation.evaluators import Evaluator
     from ncf.model.neumf import Parameters
     from ncf.ranks.horovod import Ranks
     from ncf.sampling.user_shards import Shard
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The options that decide how candidates are chosen; None is as prepared."""
+class EvaluationOptions:
+    """The options that decide how candidates are chosen and scored; None is as prepared."""
 
     protocol: str | None
     valid_negative: int | None
     topk: int
-    users_per_batch: int
-    formulation: str
+    users_per_batch: int = 2048
+    formulation: str = "fast"
 
     @property
     def words(self) -> str:
@@ -49,12 +52,12 @@ class Evaluation:
     """An evaluator, what its rates mean, and how many scores one evaluation takes."""
 
     dataset: record.Dataset
-    evaluator: Evaluator | FullEvaluator
+    evaluator: Evaluator
     scores: int
 
 
 def build(
-    asked: Asked,
+    options: EvaluationOptions,
     data: Data,
     parameters: Parameters,
     compute_dtype: Any,
@@ -68,73 +71,47 @@ def build(
     With a shard the parameters hold its users' rows, and this rank evaluates all of these users.
 
     Raises:
-        UserError: the candidates that are asked for cannot be had from these data.
+        UserError: these data cannot give such candidates.
     """
-    if asked.protocol == full_ranking.PROTOCOL:
-        return _full(asked, data, parameters, compute_dtype, ranks, streams, shard)
-    from ncf.evaluation.sampled import Evaluator
-
-    stored = data.manifest["candidates"]
-    protocol = asked.protocol or stored["protocol"]
-    per_user = asked.valid_negative or stored["per_user"]
-    if (protocol, per_user) == (stored["protocol"], stored["per_user"]):
-        drawn = np.asarray(data.candidates)
-    else:
-        drawn = _draw(asked, data, protocol, per_user, stored)
+    own = shard.data if shard else data
+    adder: Ranks | Alone = Alone(ranks) if shard else ranks
+    if options.protocol == FULL:
+        full = FullEvaluator(
+            parameters,
+            compute_dtype,
+            own,
+            adder,
+            formulation=options.formulation,
+            streams=streams,
+        )
+        identity = hashlib.sha256(f"{FULL} {data.hash}".encode()).hexdigest()
+        popular = metrics.Totals.of(popularity_places(data), options.topk)
+        candidate_facts = (FULL, data.n_items - 1, identity, competitors(data))
+        described = _describe(data, options.topk, *candidate_facts, popular)
+        return Evaluation(described, full, data.n_test * data.n_items)
+    protocol, per_user, drawn = _candidates(options, data)
     held_out = np.asarray(data.test_items)
     counted = candidates.duplicate_mask(drawn, held_out)
     popularity = metrics.popularity(np.asarray(data.train_items), data.n_items)
-    baseline = metrics.item_score_totals(popularity, held_out, drawn, counted, asked.topk)
-    about = _about(
-        data, asked.topk, protocol, per_user, dataset.digest(drawn), counted.sum(axis=1), baseline
-    )
-    listed = np.concatenate([held_out[:, None], drawn], axis=1)
-    users = np.asarray(data.test_users)
-    reducer: Ranks | Alone = ranks
-    if shard:
-        listed, counted = listed[shard.test_rows], counted[shard.test_rows]
-        users, reducer = shard.data.test_users, Alone(ranks)
-    evaluator = Evaluator(
+    popular = metrics.item_score_totals(popularity, held_out, drawn, counted, options.topk)
+    rows = shard.test_rows if shard else slice(None)
+    evaluator = SampledEvaluator(
         parameters,
         compute_dtype,
-        users,
-        listed,
-        counted,
-        asked.users_per_batch,
-        reducer,
-        fast=asked.formulation == "fast",
+        np.asarray(own.test_users),
+        np.concatenate([held_out[:, None], drawn], axis=1)[rows],
+        counted[rows],
+        options.users_per_batch,
+        adder,
+        fast=options.formulation == "fast",
         streams=streams,
     )
-    return Evaluation(about, evaluator, drawn.size + len(drawn))
+    candidate_facts = (protocol, per_user, dataset.digest(drawn), counted.sum(axis=1))
+    described = _describe(data, options.topk, *candidate_facts, popular)
+    return Evaluation(described, evaluator, drawn.size + len(drawn))
 
 
-def _full(
-    asked: Asked,
-    data: Data,
-    parameters: Parameters,
-    compute_dtype: Any,
-    ranks: Ranks,
-    streams: int,
-    shard: Shard | None,
-) -> Evaluation:
-    evaluator = full_ranking.FullEvaluator(
-        parameters,
-        compute_dtype,
-        shard.data if shard else data,
-        Alone(ranks) if shard else ranks,
-        formulation=asked.formulation,
-        streams=streams,
-    )
-    identity = hashlib.sha256(f"{full_ranking.PROTOCOL} {data.hash}".encode()).hexdigest()
-    baseline = metrics.Totals.of(full_ranking.popularity_places(data), asked.topk)
-    left = full_ranking.left(data)
-    about = _about(
-        data, asked.topk, full_ranking.PROTOCOL, data.n_items - 1, identity, left, baseline
-    )
-    return Evaluation(about, evaluator, data.n_test * data.n_items)
-
-
-def _about(
+def _describe(
     data: Data,
     topk: int,
     protocol: str,
@@ -159,12 +136,16 @@ def _about(
     )
 
 
-def _draw(
-    asked: Asked, data: Data, protocol: str, per_user: int, stored: Mapping[str, Any]
-) -> NDArray[np.int32]:
+def _candidates(options: EvaluationOptions, data: Data) -> tuple[str, int, NDArray[np.int32]]:
+    """Protocol, candidates per user, and the candidates: as stored with the data, or drawn."""
+    stored = data.manifest["candidates"]
+    protocol = options.protocol or stored["protocol"]
+    per_user = options.valid_negative or stored["per_user"]
+    if (protocol, per_user) == (stored["protocol"], stored["per_user"]):
+        return protocol, per_user, np.asarray(data.candidates)
     if candidates.is_given(stored["protocol"]):
         raise UserError(
-            f"{asked.words}: the candidates of {data.folder} came with the data "
+            f"{options.words}: the candidates of {data.folder} came with the data "
             f"({stored['protocol']}) and are used as they are; `ncf prepare --protocol` makes "
             "a folder with others"
         )
@@ -177,8 +158,9 @@ def _draw(
             data.n_items,
         )
         pad = bool(stored.get("padded"))
-        return candidates.draw(
+        drawn = candidates.draw(
             history, candidates.Drawing(protocol, per_user, stored["seed"], pad=pad)
         )
     except candidates.ShortOfItemsError as error:
-        raise UserError(f"{asked.words}: {error}") from None
+        raise UserError(f"{options.words}: {error}") from None
+    return protocol, per_user, drawn

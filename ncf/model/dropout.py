@@ -1,13 +1,13 @@
 """Dropout masks as a pure function of (step, sample's place in the global batch, unit).
 
 Counter-based: a mask bit is a hash of where it belongs, so the masks of a step do not depend on
-how the batch is cut into ranks, streams or chunks, nor on the order in which it is walked, and
+how the batch is divided into ranks, streams or chunks, nor on the order of the chunks, and
 nothing is stored. One hash gives 32 bits: 32 units at rate 0.5, 4 at a multiple of 1/256, 2 at
 any other. Integer arithmetic only, which compilers vectorise; drawing floats instead was measured
 to cost a quarter of a whole training step.
 
 The hash is Wellons' two-round `lowbias32` (https://nullprogram.com/blog/2018/07/31/) with a key
-added before each round, so that two steps' streams are no shifted copies of each other.
+added before each round, so that two steps' streams are not shifted copies of each other.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 - Factored first layer: [u | i] W + b = u W_u + i W_i + b. The item table, and a chunk's distinct
   users, are multiplied once and the products gathered, instead of multiplying every sample.
 - Groups: the samples of a group share their user, whose side is computed once.
-- Chunks: the batch is walked in pieces that stay in cache, several side by side, and gradients
-  add up in dense float32 sums. Within a step the groups are walked in the order of their users, so
+- Chunks: the batch is computed in chunks that stay in cache, several in parallel, and gradients
+  add up in dense float32 sums. Within a step the groups are sorted by user, so
   that equal users meet in one chunk and a table's rows are touched in order.
 - On a CPU only the element-wise pieces between the matmuls are compiled by XLA, one stream per
   thread; on a GPU, and with `--xla`, the whole step is, and one chunk is the whole batch.
@@ -56,7 +56,7 @@ class Fast:
         parameters: the variables.
         compute_dtype: type of the matmuls.
         dropout: rate and widths of the masks.
-        streams: chunks walked side by side.
+        streams: chunks computed in parallel.
         chunk: most groups of a chunk.
         size: samples of a group.
         groups: of a step on this rank; with fewer samples than items, the samples' items are
@@ -120,7 +120,7 @@ class Fast:
         )
 
     def _item_table(self, weights: Weights) -> Any:
-        """Every item's projection beside its GMF row, [items, W + F] in the compute type."""
+        """Every item's projection and its GMF row, [items, W + F] in the compute type."""
 
         def table(mlp: Any, gmf: Any) -> Any:
             projected = dense(tf.cast(mlp, self._dtype), weights.item_kernel, self._dtype)
@@ -177,19 +177,25 @@ class Fast:
         dtype = self._dtype
         rows, user_rows, item_rows = self._look_up(users, segments, part, weights, table)
         samples = Samples(part.labels, part.weights, tf.reshape(part.places, [-1]))
-        found = self._chunk(rows, weights, samples, key, grad_scale)
-        user, gmf_user = found.user, found.gmf_user
+        gradients = self._chunk(rows, weights, samples, key, grad_scale)
+        user, gmf_user = gradients.user, gradients.gmf_user
         if segments is not None:
             user, gmf_user = (tf.math.segment_sum(x, segments) for x in (user, gmf_user))
         bias, user = tf.reduce_sum(user, axis=0), tf.cast(user, dtype)
-        sums = [found.loss, _product(user_rows, user), bias, *found.kernels, *found.biases]
-        sums += [found.gmf_kernel, found.mlp_kernel, found.output_bias]
-        item = found.item
+        sums = [
+            gradients.loss,
+            _product(user_rows, user),
+            bias,
+            *gradients.kernels,
+            *gradients.biases,
+        ]
+        sums += [gradients.gmf_kernel, gradients.mlp_kernel, gradients.output_bias]
+        item = gradients.item
         if item_rows is not None:
             item = tf.cast(item, dtype)
             sums.append(_product(item_rows, item))
             item = _back(item, weights.item_kernel)
-        return [_back(user, weights.user_kernel), gmf_user, item, found.gmf_item], sums
+        return [_back(user, weights.user_kernel), gmf_user, item, gradients.gmf_item], sums
 
     def _no_sums(self) -> list[Any]:
         own = self._parameters
@@ -202,15 +208,15 @@ class Fast:
     def _in_streams(
         self, batch: Batch, chunks: Chunks, weights: Weights, table: Any, key: Any, grad_scale: Any
     ) -> tuple[Any, list[Any]]:
-        """Walk the batch, `streams` chunks at a time.
+        """Compute the batch, `streams` chunks at a time.
 
         The users' sums are tensors that travel through the loop. InplaceAdd alone adds to them in
         place there: TensorScatterAdd copies them each time, and a variable is copied when it is
         read. Empty is the one way to zeros that no optimizer merges or makes a constant.
         """
-        kept, own = self._sums, self._parameters
-        assert kept is not None, "a step that is compiled whole keeps no sums"
-        kept.clear()
+        accumulators, own = self._sums, self._parameters
+        assert accumulators is not None, "a step that is compiled whole has no accumulators"
+        accumulators.clear()
 
         def body(number: Any, tables: list[Any], sums: list[Any]) -> tuple[Any, ...]:
             for stream in range(chunks.streams):
@@ -221,7 +227,7 @@ class Fast:
                 rows, more = self._chunk_gradients(
                     users, segments, part, weights, table, key, grad_scale
                 )
-                kept.add(stream, tf.reshape(part.items, [-1]), *rows[2:])
+                accumulators.add(stream, tf.reshape(part.items, [-1]), *rows[2:])
                 tables = [
                     tf.raw_ops.InplaceAdd(x=whole, i=users, v=few)
                     for whole, few in zip(tables, rows[:2], strict=True)
@@ -235,7 +241,7 @@ class Fast:
         ]
         start = (tf.constant(0), users, self._no_sums())
         _, users, sums = tf.while_loop(lambda number, *_: number < chunks.rounds, body, start)
-        return self._gradients(sums, [*users, *kept.read()], weights)
+        return self._gradients(sums, [*users, *accumulators.read()], weights)
 
     def _at_once(
         self, batch: Batch, chunks: Chunks, weights: Weights, table: Any, key: Any, grad_scale: Any
@@ -285,26 +291,26 @@ class Fast:
         loss, user_kernel, first_bias, *rest = sums
         gmf_item = tf.add_n(gmf_item)
         if self._project:
-            found = self._by_streams(
+            parts = self._by_streams(
                 lambda rows, *parts: self._unproject(rows, parts, weights),
                 self._parameters.mlp_item, *mlp_item,
             )  # fmt: skip
-            item_kernel = tf.add_n([kernel for kernel, _ in found])
-            mlp_item = tf.concat([part for _, part in found], axis=0)
+            item_kernel = tf.add_n([kernel for kernel, _ in parts])
+            mlp_item = tf.concat([part for _, part in parts], axis=0)
         else:
             item_kernel, mlp_item = rest.pop(), tf.add_n(mlp_item)
         first = tf.concat([user_kernel, item_kernel], axis=0)
         further = len(weights.kernels)
         kernels, biases, output = rest[:further], rest[further : 2 * further], rest[2 * further :]
         gmf_kernel, mlp_kernel, output_bias = output
-        found = [gmf_user, gmf_item, mlp_user, mlp_item]
+        gradients = [gmf_user, gmf_item, mlp_user, mlp_item]
         if self._chunk.hidden:
-            found += [first, first_bias]
-            found += [x for pair in zip(kernels, biases, strict=True) for x in pair]
+            gradients += [first, first_bias]
+            gradients += [x for pair in zip(kernels, biases, strict=True) for x in pair]
             last = mlp_kernel[:, None]
         else:
             last = first
-        return loss, [*found, tf.concat([gmf_kernel[:, None], last], axis=0), output_bias]
+        return loss, [*gradients, tf.concat([gmf_kernel[:, None], last], axis=0), output_bias]
 
     def _unproject(self, rows: Any, sums: Any, weights: Weights) -> tuple[Any, Any]:
         """From sums of slopes of items' projections: the slopes of the kernel and of the rows."""
@@ -338,7 +344,7 @@ def build_formulation(
         parameters: the variables.
         compute_dtype: type of the matmuls.
         groups: of a full step on this rank.
-        streams: chunks walked side by side.
+        streams: chunks computed in parallel.
         whole: True where the whole gradient computation is compiled.
     """
     dropout = Dropout(config.layers[1:], config.dropout)
@@ -358,7 +364,7 @@ def build_formulation(
 
 
 def micro_batch(config: TrainConfig, groups: int, *, whole: bool) -> int:
-    """Samples of a chunk: as asked, what a core's cache holds, or the whole share if compiled so.
+    """Samples of a chunk: as configured, what a core's cache holds, or all if compiled whole.
 
     A second-level cache holds a quarter of a chunk's widest float32 layer then. Half or four times
     as many cost at most 6 % (docs/performance.md).

@@ -1,8 +1,8 @@
-"""Loss and gradients of one chunk of samples, from looked-up rows: the heart of `ncf.model.fast`.
+"""Loss and gradients of one chunk of samples, from the rows of its users and items.
 
 Differentiated by hand. Every layer is one matmul and one element-wise pass each way: ReLU and
 dropout share a pass, and since a kept unit is one that is positive, the activation itself is the
-whole mask on the way back.
+mask of the backward pass.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Rows(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """What a chunk knows of its samples: labels [C, size], weights [C], places [C * size]."""
+    """The samples of a chunk: labels [C, size], weights [C], places [C * size]."""
 
     labels: Any
     weights: Any
@@ -301,7 +301,7 @@ def count_distinct(users: NDArray[np.int32], chunks: Chunks) -> int:
 
 
 class Chunks(NamedTuple):
-    """How a batch is walked: `rounds` times `streams` chunks of `chunk` groups, side by side."""
+    """How a batch is divided: `rounds` times `streams` parallel chunks of `chunk` groups."""
 
     rounds: int
     streams: int
@@ -309,7 +309,7 @@ class Chunks(NamedTuple):
 
     @property
     def groups(self) -> int:
-        """Groups walked, padding included."""
+        """Groups computed, padding included."""
         return self.rounds * self.streams * self.chunk
 
 

@@ -9,7 +9,7 @@ cost a third of a step.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -57,8 +57,7 @@ class Parameters(NamedTuple):
 def not_finite(parameters: Parameters) -> list[str]:
     """Names of the variables with a number in them that is not finite.
 
-    Scores do not tell: relu(NaN) is 0 in TensorFlow's CPU kernels, so that an MLP of NaNs gives
-    finite scores.
+    Finite scores prove nothing: relu(NaN) is 0 in TensorFlow's CPU kernels.
     """
     names = zip(parameters.names(), parameters.flat(), strict=True)
     return [name for name, value in names if not bool(tf.reduce_all(tf.math.is_finite(value)))]
@@ -109,30 +108,18 @@ def create(
         seed: of all streams.
         own_users: keep these users' rows only, the values that they have among all.
     """
-    streams = iter(range(1000))
+    streams = count()
 
-    def stream() -> list[int]:
-        return [seed & 0x7FFFFFFF, (seed >> 31) ^ (next(streams) << 20)]
+    def initial(name: str, shape: tuple[int, ...]) -> Any:
+        if "bias" in name:
+            return tf.zeros(shape)
+        stream = [seed & 0x7FFFFFFF, (seed >> 31) ^ (next(streams) << 20)]
+        if "kernel" in name:
+            limit = math.sqrt(3 / shape[0] if name == "output_kernel" else 6 / sum(shape))
+            return tf.random.stateless_uniform(shape, stream, -limit, limit)
+        values = tf.random.stateless_normal(shape, stream, stddev=EMBEDDING_STDDEV)
+        whole = own_users is None or not name.endswith("_user")
+        return values if whole else tf.gather(values, own_users)
 
-    def table(rows: int, width: int, own: Any = None) -> Any:
-        values = tf.random.stateless_normal([rows, width], stream(), stddev=EMBEDDING_STDDEV)
-        return tf.Variable(values if own is None else tf.gather(values, own), name="embedding")
-
-    def kernel(fan_in: int, fan_out: int, limit: float) -> Any:
-        values = tf.random.stateless_uniform([fan_in, fan_out], stream(), -limit, limit)
-        return tf.Variable(values, name="kernel")
-
-    user_width = layers[0] // 2
-    gmf_user, gmf_item = table(users, factors, own_users), table(items, factors)
-    mlp_user = table(users, user_width, own_users)
-    mlp_item = table(items, layers[0] - user_width)
-    kernels = [
-        kernel(fan_in, fan_out, math.sqrt(6 / (fan_in + fan_out)))
-        for fan_in, fan_out in pairwise(layers)
-    ]
-    biases = [tf.Variable(tf.zeros([width]), name="bias") for width in layers[1:]]
-    fan_in = factors + layers[-1]
-    output = kernel(fan_in, 1, math.sqrt(3 / fan_in))
-    bias = tf.Variable(tf.zeros([1]), name="bias")
-    hidden = (tuple(kernels), tuple(biases))
-    return Parameters(gmf_user, gmf_item, mlp_user, mlp_item, *hidden, output, bias)
+    sizes = shapes(users, items, factors, layers)
+    return assembled([tf.Variable(initial(name, shape)) for name, shape in sizes.items()])

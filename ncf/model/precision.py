@@ -2,8 +2,8 @@
 
 fp32 turns TF32 execution off, tf32 turns it on, amp computes the matmuls in a 16-bit type with
 float32 weights, moments and logits. Declaring is not verifying: the probe runs the model's own
-matmul on numbers 1 + 2**-m and sees which m survive, which tells fp32 (23 mantissa bits), TF32
-and float16 (10) and bfloat16 (7) apart on any device and library.
+matmul on numbers 1 + 2**-m and checks which m survive. That distinguishes fp32 (23 mantissa bits),
+TF32 and float16 (10) and bfloat16 (7) on any device and library.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from ncf import record
 from ncf.errors import UserError
+from ncf.runtime import environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,13 +58,6 @@ def plan(precision: str, amp_dtype: str, *, on_gpu: bool, tf32_capable: bool) ->
     return Plan(precision, "float32", tf32=False)
 
 
-def apply(chosen: Plan) -> None:
-    """Set TensorFlow's TF32 switch in this process."""
-    import tensorflow as tf
-
-    tf.config.experimental.enable_tensor_float_32_execution(chosen.tf32)
-
-
 def surviving_bits(matmul: Callable[[Any, Any], Any]) -> int:
     """Mantissa bits that pass through matmul: the largest m for which 1 + 2**-m stays above 1.
 
@@ -91,10 +85,8 @@ def probe(chosen: Plan, matmul: Callable[[Any, Any], Any]) -> record.Precision:
     )
 
 
-def establish(
-    precision: str, amp_dtype: str, *, on_gpu: bool, tf32_capable: bool
-) -> record.Precision:
-    """Plan, switch and probe with the model's own matmul.
+def establish(precision: str, amp_dtype: str, *, on_gpu: bool) -> record.Precision:
+    """Plan, switch TF32 on or off, and probe with the model's own matmul.
 
     Raises:
         UserError: tf32 on hardware without it.
@@ -103,10 +95,18 @@ def establish(
 
     from ncf.model.reference import dense
 
-    chosen = plan(precision, amp_dtype, on_gpu=on_gpu, tf32_capable=tf32_capable)
-    apply(chosen)
+    capable = environment.tf32_capable(environment.gpu_details() if on_gpu else None)
+    chosen = plan(precision, amp_dtype, on_gpu=on_gpu, tf32_capable=capable)
+    tf.config.experimental.enable_tensor_float_32_execution(chosen.tf32)
     dtype = tf.as_dtype(chosen.compute_dtype)
     return probe(chosen, lambda a, b: tf.cast(dense(a, b, dtype), tf.float32))
+
+
+def mismatch(precision: record.Precision) -> str | None:
+    """Why a run in another precision than requested is invalid; None if it is the same."""
+    if precision.requested == precision.effective:
+        return None
+    return f"{precision.requested} was requested and the device computes in {precision.effective}"
 
 
 def _named(bits: int) -> str:

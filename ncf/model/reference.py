@@ -1,9 +1,9 @@
 """One training step's forward and backward pass: the reference formulation.
 
-Gather, concatenate, dense layers on a whole batch, as published, differentiated by TensorFlow. It
-is what `ncf.fast` is held equal to, and what it is measured against. Gradients come back dense and
-float32, one per variable in the order of `Parameters.flat`, summed (not averaged) over the samples
-with their weights, so that ranks can simply be added up.
+Gather, concatenate, dense layers on a whole batch, as published, differentiated by TensorFlow.
+`ncf.model.fast` must equal it, and is measured against it. Gradients are dense and float32, one per
+variable in the order of `Parameters.flat`, summed (not averaged) over the samples with their
+weights, so that the sums of all ranks can be added.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Shape:
     """What the cost of a step on one rank depends on.
 
     `samples`, `groups` and `distinct_users` are per step; `width` is in bytes per element of the
-    compute type; `item_sums` are kept side by side (`ncf.item_sums`).
+    compute type; `item_sums` are the accumulators of item gradients (`ncf.model.fast_chunk`).
     """
 
     users: int

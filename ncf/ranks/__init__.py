@@ -1,1 +1,1 @@
-"""Several processes as one job: Horovod, and a watch on ranks that stall."""
+"""Several processes as one job: Horovod, and a watchdog for ranks that stall."""

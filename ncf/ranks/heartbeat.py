@@ -1,9 +1,9 @@
-"""When is a job of several ranks stalled? Pure: pulses and a clock in, a verdict out.
+"""Decides when a job of several ranks has stalled. Pure: pulses and a clock in, a verdict out.
 
 Every rank shows a pulse every few seconds. A time limit on a step or a collective cannot tell a
 stalled rank from a slow one (a compilation, a large checkpoint), so none is used. What counts is:
 
-- *silent*: a rank whose pulse stands still. Its process is frozen or gone, or its host is cut off.
+- *silent*: a rank whose pulse has stopped. Its process is frozen or lost, or its host is cut off.
 - *stalled*: all ranks show a pulse, and for the whole patience none of them has computed or waited
   for a core or a disk. Then nothing will ever move. To blame are those that do not wait inside
   TensorFlow or Horovod, which is where the others wait for them.
@@ -13,20 +13,36 @@ A rank that works, however slowly, keeps the whole job alive.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from typing_extensions import Self
+
+
+class _Message:
+    """A dataclass that ranks exchange as JSON."""
+
+    def to_text(self) -> str:
+        """As JSON."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The reverse of `to_text`."""
+        return msgspec.json.decode(text, type=cls)
+
 
 @dataclass(frozen=True)
-class Pulse:
-    """What a rank shows of itself.
+class Pulse(_Message):
+    """The state of a rank, as it reports it.
 
     Attributes:
-        number: counts up; a number that stands still is a process that stands still.
+        number: counts up; a number that does not change means a process that does not run.
         idle_s: seconds since the rank last computed or waited for a core or a disk.
         waits: its main thread is inside TensorFlow or Horovod.
         where: the place of its main thread, for people.
@@ -41,33 +57,14 @@ class Pulse:
     done: bool = False
     joins: bool = False
 
-    def to_text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> Pulse:
-        """The reverse of `to_text`."""
-        return cls(**json.loads(text))
-
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(_Message):
     """The job has to end. `ranks` are to blame; `text` says it in one line."""
 
     kind: Literal["silent", "stalled", "cut"]
     ranks: tuple[int, ...]
     text: str
-
-    def to_text(self) -> str:
-        """As JSON."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_text(cls, text: str) -> Verdict:
-        """The reverse of `to_text`."""
-        data = json.loads(text)
-        return cls(data["kind"], tuple(data["ranks"]), data["text"])
 
 
 def cut_off(seconds: float) -> Verdict:
@@ -102,7 +99,7 @@ class Keeper:
         self._deadline = dict.fromkeys(self._last, now + self._patience_s)
 
     def others(self, rank: int) -> tuple[int, ...]:
-        """The ranks listened to beside this one that have not left yet."""
+        """The other ranks that have not left yet."""
         return tuple(
             r for r, pulse in self._last.items() if r != rank and not (pulse and pulse.done)
         )
@@ -128,15 +125,16 @@ class Keeper:
         return Verdict("silent", missing, text)
 
     def stalled(self) -> Verdict | None:
-        """Nobody has done anything for too long. All joining are left to Gloo's own limit."""
-        known = {rank: p for rank, p in self._last.items() if p is not None and not p.done}
-        all_known = all(pulse is not None for pulse in self._last.values())
-        if not known or not all_known or min(p.idle_s for p in known.values()) < self._patience_s:
+        """Nobody has done anything for too long. While all join, Gloo's own limit applies."""
+        pulses = {rank: p for rank, p in self._last.items() if p is not None and not p.done}
+        if not pulses or any(pulse is None for pulse in self._last.values()):
             return None
-        if all(pulse.joins for pulse in known.values()):
+        if min(p.idle_s for p in pulses.values()) < self._patience_s:
             return None
-        to_blame = tuple(rank for rank, p in known.items() if not p.waits) or tuple(known)
-        first = known[to_blame[0]]
+        if all(pulse.joins for pulse in pulses.values()):
+            return None
+        to_blame = tuple(rank for rank, p in pulses.items() if not p.waits) or tuple(pulses)
+        first = pulses[to_blame[0]]
         text = f"{_ranks(to_blame)} stalled: nothing done for {first.idle_s:.0f} s in {first.where}"
         return Verdict("stalled", to_blame, text)
 

@@ -1,7 +1,7 @@
 """Ranks: the only place that knows Horovod, and that chooses devices.
 
-One rank needs no Horovod. With several, the launcher (horovodrun, mpirun) tells each process its
-place by environment variables; they are read before TensorFlow is touched.
+One rank does not need Horovod. With several, the launcher (horovodrun, mpirun) gives each process
+its place in environment variables; they are read before TensorFlow is imported.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +18,7 @@ from ncf.errors import UserError
 from ncf.ranks import watchdog as watch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -38,7 +37,7 @@ _LAUNCHERS = (
 
 @dataclass(frozen=True)
 class Place:
-    """Where a process stands: rank of size in the job, local_rank of local_size on its host."""
+    """Place of a process: rank of size in the job, local_rank of local_size on its host."""
 
     rank: int = 0
     size: int = 1
@@ -46,7 +45,7 @@ class Place:
     local_size: int = 1
 
 
-def place_from_environment(environment: dict[str, str]) -> Place:
+def place_from_environment(environment: Mapping[str, str] = os.environ) -> Place:
     """The place that the launcher gave this process; alone if there is no launcher."""
     for names in _LAUNCHERS:
         if names[0] in environment and names[1] in environment:
@@ -88,7 +87,7 @@ def prepare_devices(
 ) -> Devices:
     """Pin one GPU, then allow its memory to grow, then set threads: before TensorFlow starts.
 
-    Any other query would make every rank open a context on GPU 0.
+    Any other query first would make every rank open a context on GPU 0.
 
     Args:
         place: of this rank.
@@ -109,7 +108,7 @@ def prepare_devices(
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     threads = threads or max(1, (cores or 1) // place.local_size)
     streams = 1 if gpus else min(most_streams, threads)
-    # A process in which TensorFlow runs already keeps the threads that it has.
+    # TensorFlow refuses other threads once it runs in this process.
     with contextlib.suppress(RuntimeError):
         tf.config.threading.set_intra_op_parallelism_threads(threads // streams)
         if streams > 1 or (in_turn and threads == 1 and not gpus):
@@ -239,9 +238,10 @@ def pace_ms(samples: int) -> int:
 def horovod_settings(*, watched: bool, pace_ms: int | None = None) -> dict[str, str]:
     """Horovod's own stall check, which is a time limit on every collective, and its pace.
 
-    Where `ncf.watch` looks after the ranks it only warns, since a limit ends slow ranks, too (one
-    that compiles, or writes a large checkpoint). Elsewhere it is all there is. Ranks import
-    TensorFlow at different speeds: on a busy machine Gloo's own 30 s to find each other are few.
+    Where `ncf.ranks.watchdog` watches the ranks, Horovod's check only warns, because a limit would
+    also end slow ranks (one that compiles, or writes a large checkpoint). Elsewhere it is the only
+    check. Gloo's own 30 s to connect are too few on a busy machine, where ranks import TensorFlow
+    at different speeds.
     """
     pace = {"HOROVOD_CYCLE_TIME": str(pace_ms)} if pace_ms else {}
     return {
@@ -283,8 +283,8 @@ def peaks(tensors: Sequence[Any]) -> Any:
     """The largest magnitude of each tensor, float32 [n]; infinite where a tensor is not finite."""
     import tensorflow as tf
 
-    found = tf.stack([tf.reduce_max(tf.abs(tensor)) for tensor in tensors])
-    return tf.where(tf.math.is_nan(found), float("inf"), found)
+    largest = tf.stack([tf.reduce_max(tf.abs(tensor)) for tensor in tensors])
+    return tf.where(tf.math.is_nan(largest), float("inf"), largest)
 
 
 def scales(largest: Any, size: int) -> Any:
@@ -309,7 +309,7 @@ def halved(tensors: Sequence[Any], factors: Any) -> list[Any]:
 
 
 def restored(tensors: Sequence[Any], factors: Any) -> list[Any]:
-    """What `halved` had been given, or a sum of such, float32."""
+    """The reverse of `halved`, also for a sum of its results; float32."""
     import tensorflow as tf
 
     each = zip(tensors, tf.unstack(factors), strict=True)

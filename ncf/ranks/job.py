@@ -1,7 +1,7 @@
 """One rank of a job of several: it ends with the others, and the others with it.
 
-A rank that raises says why and leaves at once, without the orderly shutdown in which Horovod asks
-the others. A rank that loses another says so and waits for the launcher to end it, so that the
+A rank that raises prints why and exits at once, without the orderly shutdown in which Horovod waits
+for the others. A rank that loses another says so and waits for the launcher to end it, so that the
 launcher sees the end of the other one first.
 """
 
@@ -29,23 +29,26 @@ if TYPE_CHECKING:
 ALONE = ("interrupted", "error")
 """Statuses with which a rank ends without asking the others, who may be gone."""
 
+STOPPED = ("interrupted", "stopped by a signal")
+"""Status and reason of a run that a signal ended."""
+
 
 class Stop:
     """Turns the first SIGTERM or Ctrl-C into a KeyboardInterrupt, and ignores the others.
 
-    A launcher asks more than once, and the second time must not cut the record short.
+    A launcher sends several, and the second must not interrupt writing the record.
     """
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         for number in self.SIGNALS:
             signal.signal(number, self)
 
     def __call__(self, _number: int, _frame: object) -> None:
         """Handle the signal."""
-        self.asked = True
+        self.requested = True
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
@@ -59,7 +62,7 @@ _LOSS = re.compile(
 
 def run(train: Callable[[], int]) -> int:
     """Run the training of this rank; its exit code. With one rank this is just `train()`."""
-    place = place_from_environment(dict(os.environ))
+    place = place_from_environment()
     if place.size == 1:
         return train()
     by_mpirun = rendezvous.needed(os.environ, place) and horovod_is_installed()

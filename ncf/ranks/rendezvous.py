@@ -1,8 +1,8 @@
-"""Ranks that `mpirun` started find each other without MPI in Horovod.
+"""Ranks that `mpirun` started connect without MPI in Horovod.
 
-Horovod built for Gloo (as our set-up builds it) needs to be told where the ranks meet; horovodrun
-tells it, mpirun does not. So rank 0 opens Horovod's own rendezvous server, and a file named after
-the job tells the others its port. That works on one host; on several, MPI has to be built in.
+Horovod built for Gloo (as our set-up builds it) needs the address of a rendezvous server, which
+horovodrun provides and mpirun does not. So rank 0 opens Horovod's own rendezvous server, and writes
+its port to a file named after the job. That works on one host; several need Horovod with MPI.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def needed(environment: Mapping[str, str], place: Place) -> bool:
 
 
 def variables(place: Place, port: int, *, mpi: bool) -> dict[str, str]:
-    """What horovodrun would have told a rank of one host (horovod/runner/gloo_run.py).
+    """The variables that horovodrun sets for a rank of one host (horovod/runner/gloo_run.py).
 
-    With MPI built in, Horovod goes on with MPI; the store then serves `ncf.watch` alone.
+    With MPI built in, Horovod goes on with MPI; the store then serves `ncf.ranks.watchdog` alone.
     """
     store = dict(zip(_STORE, ("127.0.0.1", str(port)), strict=True))
     if mpi:
@@ -75,9 +75,9 @@ def join(environment: Mapping[str, str], place: Place) -> dict[str, str]:
     if place.rank == 0:
         path.unlink(missing_ok=True)  # of a job that was killed; its number may come again
         port = open_store(place.size)
-        _tell(path, port)
+        _write_port(path, port)
     else:
-        port = _hear(path, PATIENCE_SECONDS)
+        port = _wait_for_port(path, PATIENCE_SECONDS)
     return variables(place, port, mpi=mpi)
 
 
@@ -94,14 +94,14 @@ def meeting_place(environment: Mapping[str, str]) -> Path:
     return Path(tempfile.gettempdir()) / f"ncf-ranks-{name}"
 
 
-def _tell(path: Path, port: int) -> None:
+def _write_port(path: Path, port: int) -> None:
     handle, temporary = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # for our eyes only
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(str(port))
     Path(temporary).replace(path)
 
 
-def _hear(path: Path, patience_s: float) -> int:
+def _wait_for_port(path: Path, patience_s: float) -> int:
     until = time.monotonic() + patience_s
     while time.monotonic() < until:
         try:
@@ -110,4 +110,4 @@ def _hear(path: Path, patience_s: float) -> int:
         except (OSError, ValueError):
             pass
         time.sleep(0.05)
-    raise UserError(f"rank 0 did not come within {patience_s:.0f} s; its own lines say why")
+    raise UserError(f"rank 0 did not connect within {patience_s:.0f} s; see its log")

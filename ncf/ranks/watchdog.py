@@ -1,9 +1,9 @@
-"""Ends a job of several ranks when one of them is gone or stalled (`ncf.ranks.heartbeat` decides).
+"""Ends a job of several ranks when one of them is lost or stalled; `ncf.ranks.heartbeat` decides.
 
 A thread of every rank shows its pulse on the launcher's key-value store, the one through which
 Horovod's Gloo ranks find each other, so it needs neither Horovod nor TensorFlow and watches over
 the start, too. Rank 0 listens to all; the others listen to rank 0 and to its verdict. A rank that
-cannot reach the launcher any more (killed, or behind a broken link) ends itself.
+can no longer reach the launcher (killed, or behind a broken link) ends itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ START_SECONDS = 40.0
 """How long the first pulse of a rank may take: the ranks do not start in the same moment."""
 INTERVAL_SECONDS = 2.0
 GRACE_SECONDS = 10.0
-"""How long the others leave a stalled rank to say where it stands, and the launcher to end us."""
+"""How long the others let a stalled rank print its stack, and the launcher end them."""
 
 STALLED, LOST = 70, 71
 """Exit codes: of the rank that stalled, and of one that lost another."""
@@ -82,23 +82,23 @@ class Activity:
 
     def __init__(self, now: float) -> None:
         self.joins = False
-        self._apart: set[int] = set()
+        self._left_out: set[int] = set()
         self._ticks: dict[int, int] = {}
         self._looked = self._active = now
 
     def leave_out(self, threads: set[int]) -> None:
         """Threads that poll while they wait (Horovod's), and the watching one."""
-        self._apart |= threads
+        self._left_out |= threads
 
     def idle_seconds(self, now: float) -> float:
-        """Look again, and say."""
+        """Seconds since the last activity, measured now."""
         ticks, waits = self._look()
         if ticks is None:  # no /proc: never idle, so never stalled
             return 0.0
         used = sum(n - self._ticks.get(thread, 0) for thread, n in ticks.items())
         seconds = used / os.sysconf("SC_CLK_TCK")
         busy = waits or seconds > _BUSY_SHARE * (now - self._looked)
-        # Who looks for the others asks for them without a pause, and has nothing else to do.
+        # A rank that looks for the others polls without a pause; that is not work.
         if busy and not self.joins:
             self._active = now
         self._ticks, self._looked = ticks, now
@@ -106,19 +106,19 @@ class Activity:
 
     def _look(self) -> tuple[dict[int, int] | None, bool]:
         """Clock ticks of every thread, and whether one waits for a disk (D) or for a core (R)."""
-        known = threads()
+        current = threads()
         ticks, waits = {}, False
-        for thread in known - self._apart:
+        for thread in current - self._left_out:
             with contextlib.suppress(OSError, IndexError, ValueError):
                 text = Path(f"/proc/self/task/{thread}/stat").read_text(encoding="ascii")
                 values = text.rpartition(")")[2].split()  # state is field 3 of proc(5)
                 waits |= values[0] in "DR"
                 ticks[thread] = int(values[11]) + int(values[12])
-        return (ticks if known else None), waits
+        return (ticks if current else None), waits
 
 
 def threads() -> set[int]:
-    """The kernel's numbers of this process's threads; none where there is no /proc."""
+    """Ids of this process's threads in the kernel; empty where there is no /proc."""
     try:
         return {int(name) for name in os.listdir("/proc/self/task")}  # noqa: PTH208 - names only
     except OSError:
@@ -138,7 +138,7 @@ class Watch:
     ) -> None:
         self._board, self._rank = board, rank
         self._patience_s, self._clock = patience_s, clock
-        # many ranks ask the launcher less often; rank 0 asks for all of them
+        # with many ranks each polls the launcher less often; rank 0 polls for all of them
         self._interval_s = min(max(INTERVAL_SECONDS, size / 64), patience_s / 5)
         now = clock()
         self.activity = Activity(now)
@@ -270,7 +270,7 @@ def joining() -> Iterator[None]:
 
 
 def from_environment(environment: Mapping[str, str], rank: int, size: int) -> Watch | None:
-    """The watch of a rank that horovodrun (Gloo) has started; None where there is no store.
+    """The watch of a rank that horovodrun (Gloo) has started; None without a key-value store.
 
     NCF_STALL_SECONDS sets the patience; 0 switches the watch off.
     """
@@ -283,7 +283,7 @@ def from_environment(environment: Mapping[str, str], rank: int, size: int) -> Wa
 
 
 def patience(environment: Mapping[str, str]) -> float:
-    """NCF_STALL_SECONDS, or the default where it is not set or no number from 0."""
+    """NCF_STALL_SECONDS, or the default if it is not set or not a number from 0."""
     try:
         seconds = float(environment.get("NCF_STALL_SECONDS", PATIENCE_SECONDS))
     except ValueError:

@@ -1,1 +1,1 @@
-"""What a run finds around it: versions, threads, memory pages, its own code."""
+"""The environment of a run: versions, threads, memory pages, a hash of its code."""

@@ -46,34 +46,34 @@ def reachable(entries: tuple[str, ...], package: Path = PACKAGE) -> list[str]:
             raise ValueError(
                 f"{entry} is not a module of {package.name}: its code cannot be hashed"
             )
-    found: set[str] = set()
+    reached: set[str] = set()
     waiting = ["__init__", *entries]
     while waiting:
         name = waiting.pop()
         if package.joinpath(*name.split(".")).is_dir():
             name += ".__init__"
-        if name not in found and _file(package, name).is_file():
-            found.add(name)
+        if name not in reached and _file(package, name).is_file():
+            reached.add(name)
             waiting += sorted(_imported(_file(package, name), package.name))
             # Python runs the __init__ of every package on the way to a module.
             parents = name.split(".")[:-1]
             waiting += [".".join([*parents[:n], "__init__"]) for n in range(1, len(parents) + 1)]
-    return sorted(found)
+    return sorted(reached)
 
 
 def _imported(path: Path, package: str) -> set[str]:
-    """Modules of the package that a file names in its imports; some may be no modules."""
-    found: set[str] = set()
+    """Modules of the package that a file names in its imports; some may not be modules."""
+    modules: set[str] = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            found |= {
+            modules |= {
                 alias.name.partition(".")[2] for alias in node.names if _in(alias.name, package)
             }
         elif isinstance(node, ast.ImportFrom) and node.module and _in(node.module, package):
             module = node.module.partition(".")[2]
             # `from package.room import name`: the name is a module or something inside one.
-            found |= {module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)}
-    return found - {""}
+            modules |= {module, *(f"{module}.{alias.name}".lstrip(".") for alias in node.names)}
+    return modules - {""}
 
 
 def _in(module: str, package: str) -> bool:

@@ -21,16 +21,16 @@ def versions(horovod: str, command: str = TRAIN) -> dict[str, str]:
     import tensorflow as tf
 
     build = tf.sysconfig.get_build_info()
-    found = {**installed(command), "tensorflow": tf.__version__, "horovod": horovod}
+    result = {**installed(command), "tensorflow": tf.__version__, "horovod": horovod}
     for key, name in (("cuda_version", "cuda"), ("cudnn_version", "cudnn")):
         if build.get(key):
-            found[name] = str(build[key])
-    return found
+            result[name] = str(build[key])
+    return result
 
 
 def installed(command: str = TRAIN) -> dict[str, str]:
-    """What is known without importing TensorFlow; `code` is a hash of the command's source."""
-    found = {
+    """Versions that need no import of TensorFlow; `code` is a hash of the command's source."""
+    versions = {
         "ncf": ncf.__version__,
         "code": code_hash(command),
         "python": platform.python_version(),
@@ -38,8 +38,8 @@ def installed(command: str = TRAIN) -> dict[str, str]:
     }
     for name in ("tensorflow", "tensorflow-cpu"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found.setdefault("tensorflow", importlib.metadata.version(name))
-    return found
+            versions.setdefault("tensorflow", importlib.metadata.version(name))
+    return versions
 
 
 def hardware(*, on_gpu: bool, threads: int) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def cpu_model() -> str:
 
 
 def level_2_cache_bytes() -> int:
-    """Second-level cache of a core; 1 MiB where the system does not tell."""
+    """Second-level cache of a core; 1 MiB where the system does not report it."""
     path = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
     with contextlib.suppress(OSError):
         match = re.fullmatch(r"(\d+)K", path.read_text(encoding="utf-8").strip())

@@ -2,7 +2,7 @@
 
 Training looks rows up all over tables of a hundred megabytes; with pages of 4 KiB most of these
 look-ups miss the processor's table of addresses. glibc 2.35 and later asks the kernel for huge
-pages if told so before the process starts (glibc manual, "Memory Allocation Tunables").
+pages if a tunable is set before the process starts (glibc manual, "Memory Allocation Tunables").
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _MODE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _LEAST_GLIBC = (2, 35)
 
 
-def told(environment: Mapping[str, str], mode: str, library: str) -> dict[str, str] | None:
+def environment_with_huge_pages(
+    environment: Mapping[str, str], mode: str, library: str
+) -> dict[str, str] | None:
     """The environment to start again with; None where that changes nothing.
 
     Args:
@@ -33,8 +35,8 @@ def told(environment: Mapping[str, str], mode: str, library: str) -> dict[str, s
         return None
     name, _, version = library.partition(" ")
     numbers = version.split(".")
-    known = name == "glibc" and all(number.isdigit() for number in numbers)
-    if not known or tuple(map(int, numbers)) < _LEAST_GLIBC:
+    is_glibc = name == "glibc" and all(number.isdigit() for number in numbers)
+    if not is_glibc or tuple(map(int, numbers)) < _LEAST_GLIBC:
         return None
     return {**environment, TUNABLES: f"{given}:{TUNABLE}=1".removeprefix(":")}
 
@@ -46,7 +48,7 @@ def start_again() -> None:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (OSError, ValueError):
         return
-    environment = told(os.environ, mode, library)
+    environment = environment_with_huge_pages(os.environ, mode, library)
     if environment is not None and sys.executable:
         sys.stdout.flush()
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606 - no shell is wanted
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], environment)  # noqa: S606 - without a shell

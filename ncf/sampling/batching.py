@@ -1,7 +1,7 @@
-"""How an epoch is cut into steps, and a step into ranks. Pure arithmetic on integers.
+"""How an epoch is divided into steps, and a step into ranks. Pure arithmetic on integers.
 
 The unit is a group: a positive with its negatives, or a single sample where samples are shuffled
-(`ncf.sampling`). A global batch that is no multiple of the group size is rounded down to one.
+(`ncf.sampling.sampler`). A global batch is rounded down to a multiple of the group size.
 
 Everything is computed from global numbers, so all ranks take the same number of steps with the
 same shapes; a rank whose share is short pads with samples of weight 0.
@@ -33,7 +33,7 @@ class Share:
 
 
 def groups_per_step(batch_size: int, group_size: int) -> int:
-    """Groups of a global batch of `batch_size` samples; 0 where not even one fits."""
+    """Groups of a global batch of `batch_size` samples; 0 where none fits."""
     return batch_size // group_size
 
 

@@ -9,7 +9,7 @@ rank can compute any slice of the global batch: the samples of a step do not dep
 ranks share it, only its slices do.
 
 The permutation is a generalised Feistel network on a x b cells (Black & Rogaway, "Ciphers with
-Arbitrary Finite Domains", CT-RSA 2002, section 5, with the places beyond the end walked on); the
+Arbitrary Finite Domains", CT-RSA 2002, section 5, repeated for places beyond the end); the
 mixing function is the finaliser of splitmix64 (Steele, Lea & Flood, OOPSLA 2014), shortened.
 """
 
@@ -69,7 +69,7 @@ def epoch_keys(seed: int, epoch: int) -> NDArray[np.uint64]:
 def grid_for(count: int) -> tuple[int, int]:
     """Sides (a, b), a * b >= count, near the square root and with as little excess as is near it.
 
-    Places in the excess have to be walked on, a second pass over a whole batch; a small search
+    Places in the excess are permuted again, a second pass over a whole batch; a small search
     makes them rare or absent.
     """
     root = max(1, math.isqrt(count))
@@ -136,7 +136,7 @@ class Sampler:
         items: int32 [n_train], ascending within a user.
         n_items: number of items.
         negatives: K, negatives per positive.
-        grouped: True orders positives and keeps the negatives beside theirs; False orders samples.
+        grouped: True orders positives, each followed by its negatives; False orders samples.
         exact: True excludes the user's training items (and only these: the held-out item may be
             drawn, as in deployment); False is the published short cut, uniform and unverified.
 
@@ -224,9 +224,9 @@ class Sampler:
         """
         begin, end = tf.gather(self._offsets, users), tf.gather(self._offsets, users + 1)
         unseen = tf.cast(self._n_items - tf.cast(end - begin, tf.int64), tf.uint64)
-        wanted = tf.cast(_below(hashed, unseen), tf.int32)
-        return wanted + self._count(
-            begin, end, lambda item, place: item - tf.cast(place - begin, tf.int32) <= wanted
+        rank = tf.cast(_below(hashed, unseen), tf.int32)
+        return rank + self._count(
+            begin, end, lambda item, place: item - tf.cast(place - begin, tf.int32) <= rank
         )
 
     def seen(self, users: Any, items: Any) -> Any:
@@ -255,7 +255,7 @@ class Sampler:
             most: samples to look at; their order is random, so they speak for the epoch.
 
         Returns:
-            How many such negatives, and how many negatives were looked at.
+            The number of such negatives, and the number of negatives checked.
         """
         count = max(1, min(most // self.group_size, self.groups))
 

@@ -48,18 +48,18 @@ def split(offsets: NDArray[np.int64], ranks: int) -> list[NDArray[np.int64]]:
     """
     interactions = np.diff(offsets)
     owner = assign(interactions, ranks)
-    found = [np.flatnonzero(owner == rank) for rank in range(ranks)]
-    if any(interactions[users].sum() == 0 for users in found):
+    users_of_ranks = [np.flatnonzero(owner == rank) for rank in range(ranks)]
+    if any(interactions[users].sum() == 0 for users in users_of_ranks):
         raise UserError(
             f"--parallel user-sharded: {len(interactions)} users are too few for {ranks} ranks; "
             "start fewer ranks, or give --parallel replicated"
         )
-    return found
+    return users_of_ranks
 
 
 @dataclass(frozen=True)
 class Alone:
-    """Stands for the ranks where each of them evaluates all of its own users: nothing to slice."""
+    """Replaces the ranks where each evaluates all of its own users, so that nothing is sliced."""
 
     ranks: Ranks
     rank: int = 0

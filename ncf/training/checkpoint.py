@@ -1,4 +1,4 @@
-"""Checkpoints: one .npz file with every variable, the optimizer's state and what they belong to.
+"""Checkpoints: one .npz file with every variable, the optimizer's state and the data's identity.
 
 Written atomically by the first rank only; loaded by the first rank and broadcast. The file holds
 whole tables in the data's order of users, however many ranks trained and however they shared the
@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import tempfile
 import zipfile
 import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ncf.errors import UserError
+from ncf.record import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from ncf.data.dataset import Data
     from ncf.model import neumf as model
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 META = "meta_json"
 BEST, LAST = "best.npz", "last.npz"
 
-# What zipfile and numpy raise on bytes that are not what they were.
+# What zipfile and numpy raise on damaged bytes.
 _DAMAGE = (
     zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError, IndexError, SyntaxError,
     NotImplementedError, RuntimeError, OverflowError, MemoryError, TypeError,
@@ -39,8 +38,8 @@ _DAMAGE = (
 
 
 @dataclass(frozen=True)
-class Belongs:
-    """What rows of a checkpoint mean: sizes, split and the ids behind the row numbers."""
+class DataIdentity:
+    """Identity of the data behind a checkpoint's rows: sizes, split and ids."""
 
     users: int
     items: int
@@ -52,7 +51,7 @@ class Belongs:
         return dict(self.__dict__)
 
     def differs(self, meta: Mapping[str, Any]) -> str | None:
-        """What a checkpoint says otherwise, or None. An older one does not say all of it."""
+        """How a checkpoint's data differ, or None. An older checkpoint lacks some of the facts."""
         for name, what in (("users", "users"), ("items", "items")):
             if meta.get(name, getattr(self, name)) != getattr(self, name):
                 return f"made for {meta[name]} {what}, and these data have {getattr(self, name)}"
@@ -77,27 +76,18 @@ def save(path: Path, names: Sequence[str], values: Sequence[Any], meta: Mapping[
     """
     arrays = {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
     arrays[META] = np.frombuffer(json.dumps(dict(meta)).encode(), np.uint8)
-    temporary = None
+    savez: Any = np.savez  # typed so that array names clash with its options
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            savez: Any = np.savez  # typed so that array names clash with its options
-            savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
+        write_file(path, lambda file: savez(file, **arrays))
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise UserError(f"--checkpoint_dir {path.parent}: {error.strerror or error}") from None
 
 
 def find(path: Path, option: str) -> Path:
-    """The checkpoint file that is meant: path itself, or in a folder the best, else the last.
+    """The checkpoint file: path itself, or the best in a folder, or else the last.
 
     Raises:
-        UserError: neither is there; names the option.
+        UserError: the folder contains neither; names the option.
     """
     try:
         if not path.is_dir():
@@ -107,7 +97,10 @@ def find(path: Path, option: str) -> Path:
                 return path / name
     except OSError as error:
         raise UserError(f"{option} {path}: {error.strerror or error}") from None
-    raise UserError(f"{option} {path}: no {BEST} or {LAST} in it; `ncf train --checkpoint_dir`")
+    raise UserError(
+        f"{option} {path}: contains neither {BEST} nor {LAST}; "
+        "`ncf train --checkpoint_dir` writes them"
+    )
 
 
 class Reader:
@@ -118,7 +111,7 @@ class Reader:
         option: the option that named it, for messages.
 
     Raises:
-        UserError: it is missing, unreadable, damaged, or no checkpoint of ours.
+        UserError: it is missing, unreadable, damaged, or not a checkpoint of ncf.
     """
 
     def __init__(self, path: Path, option: str = "--load_checkpoint_path") -> None:
@@ -140,10 +133,10 @@ class Reader:
         try:
             self.meta = dict(json.loads(bytes(self.array(META)).decode()))
         except (ValueError, TypeError):
-            raise self._damaged(f"{META} is no JSON object") from None
+            raise self._damaged(f"{META} is not a JSON object") from None
 
     def array(self, name: str) -> Any:
-        """One array, whole and unharmed.
+        """One array, its checksum compared.
 
         Raises:
             UserError: it is missing or damaged.
@@ -158,12 +151,12 @@ class Reader:
             raise self._damaged(f"{name}: {_first(error)}") from None
 
     def arrays(self, names: Sequence[str], shapes: Sequence[Sequence[int]]) -> list[Any]:
-        """Arrays by name, each of the wanted shape and of the type float32.
+        """Arrays by name, each of the given shape and of the type float32.
 
         Raises:
-            UserError: one is missing, damaged, or of another shape or type; names it.
+            UserError: an array is missing, damaged, or of another shape or type; names it.
         """
-        found = []
+        arrays = []
         for name, shape in zip(names, shapes, strict=True):
             if name not in self.names:
                 raise UserError(f"{self._where}: it has no {name}: another --layers?")
@@ -175,32 +168,19 @@ class Reader:
                 )
             if array.dtype != np.float32:
                 raise self._damaged(f"{name} is {array.dtype}, not float32")
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays
 
-    def belong_to(self, data: Belongs) -> None:
+    def check_data(self, data: DataIdentity) -> None:
         """Raise a UserError unless the checkpoint was made on these data."""
         if differs := data.differs(self.meta):
             raise UserError(f"{self._where}: {differs}")
 
     def _damaged(self, what: str) -> UserError:
         return UserError(
-            f"{self._where}: damaged or no checkpoint of ours ({what}); take another, such as "
-            f"{LAST} or {BEST} beside it, or train again"
+            f"{self._where}: damaged or not a checkpoint of ncf ({what}); take another, such as "
+            f"{LAST} or {BEST} in the same folder, or train again"
         )
-
-
-def read(
-    path: Path, names: Sequence[str], shapes: Sequence[Sequence[int]], data: Belongs
-) -> tuple[list[Any], dict[str, Any]]:
-    """A checkpoint's arrays by name, and its meta data.
-
-    Raises:
-        UserError: missing or damaged file, other sizes, other data.
-    """
-    reader = Reader(find(path, "--load_checkpoint_path"))
-    reader.belong_to(data)
-    return reader.arrays(names, shapes), reader.meta
 
 
 def best_hr(folder: Path) -> float:
@@ -244,37 +224,35 @@ def restore(path: Path, option: str, data: Data | None = None) -> Restored:
 
     from ncf.model import neumf as model
 
-    found = find(path, option)
-    reader = Reader(found, option)
+    file = find(path, option)
+    reader = Reader(file, option)
     if data is not None:
-        reader.belong_to(belongs(data))
+        reader.check_data(identity_of(data))
     config = reader.meta.get("config")
     try:
         factors, layers = int(config["factors"]), tuple(map(int, config["layers"]))  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
-        raise UserError(f"{option} {found}: its meta data lack the model's sizes") from None
+        raise UserError(f"{option} {file}: its meta data lack the model's sizes") from None
     users, items = (_rows(reader, name) for name in ("gmf_user", "gmf_item"))
     shapes = model.shapes(users, items, factors, layers)
     arrays = reader.arrays(list(shapes), list(shapes.values()))
-    broken = [name for name, array in zip(shapes, arrays, strict=True) if not _finite(array)]
+    broken = [
+        name for name, array in zip(shapes, arrays, strict=True) if not np.isfinite(array).all()
+    ]
     if broken:
         raise UserError(
-            f"{option} {found}: {', '.join(broken)} hold numbers that are not finite: this model "
+            f"{option} {file}: {', '.join(broken)} hold numbers that are not finite: this model "
             "has diverged; take an earlier checkpoint"
         )
     variables = [tf.Variable(array, trainable=False) for array in arrays]
-    return Restored(found, model.assembled(variables), reader.meta)
+    return Restored(file, model.assembled(variables), reader.meta)
 
 
-def belongs(data: Data) -> Belongs:
-    """What a checkpoint of these data must say."""
-    return Belongs(data.n_users, data.n_items, data.hash, data.ids_hash)
-
-
-def _finite(array: Any) -> bool:
-    return bool(np.isfinite(array).all())
+def identity_of(data: Data) -> DataIdentity:
+    """The identity that a checkpoint of these data must have."""
+    return DataIdentity(data.n_users, data.n_items, data.hash, data.ids_hash)
 
 
 def _rows(reader: Reader, name: str) -> int:
-    known = reader.meta.get("users" if name == "gmf_user" else "items")
-    return int(known) if isinstance(known, int) else int(reader.array(name).shape[0])
+    rows = reader.meta.get("users" if name == "gmf_user" else "items")
+    return int(rows) if isinstance(rows, int) else int(reader.array(name).shape[0])

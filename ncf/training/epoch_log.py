@@ -1,4 +1,4 @@
-"""TensorBoard event files: a scalar per epoch and quantity, written by TensorFlow itself.
+"""What a run writes: DLLogger lines, TensorBoard event files (a scalar per epoch), the record.
 
 `tf.summary.scalar` needs the package `tensorboard`; `tf.summary.write` with the same metadata
 writes the same events without it.
@@ -7,11 +7,11 @@ writes the same events without it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ncf import record
 from ncf.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Scalars:
             self._about.data_class = 1  # DATA_CLASS_SCALAR
 
     def write(self, epoch: int, values: Mapping[str, float | None]) -> None:
-        """Write the known values of one epoch, readable at once."""
+        """Write the values of one epoch that are not None, and flush them."""
         if self._writer is None:
             return
         import tensorflow as tf
@@ -52,7 +52,7 @@ class Scalars:
 
 
 def line(kind: str, step: Any, data: Mapping[str, Any], now: float, elapsed: float) -> str:
-    """Form one line.
+    """One DLLogger line.
 
     Args:
         kind: LOG, for everything that has data.
@@ -97,3 +97,17 @@ class Logger:
         """Close the file."""
         if self._file is not None:
             self._file.close()
+
+
+def write_record(path: str, result: record.RunRecord) -> None:
+    """Write the record of a run; an empty path writes nothing.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if not path:
+        return
+    try:
+        record.write_json(Path(path), result.to_dict())
+    except OSError as error:
+        raise UserError(f"--record {path}: {error.strerror}") from None

@@ -36,7 +36,7 @@ def dropout_key(seed: int, epoch: int) -> Any:
     return tf.constant([mixed & 0xFFFFFFFF, mixed >> 32], tf.uint32)
 
 
-class Update:
+class TrainStep:
     """The compiled updates of one rank.
 
     Args:
@@ -49,7 +49,7 @@ class Update:
         xla: compile sampling and differentiation as a whole.
         own: for each variable, whether it holds rows of this rank's own, whose gradients are
             complete without the others; None where ranks hold the same.
-        halve: send gradients as float16 (`ncf.compression`).
+        halve: send gradients as float16 (`ncf.ranks.horovod.halved`).
 
     `loss_sum`, `skipped` and `waited` (seconds inside the all-reduce) accumulate on the device;
     reading them waits for it. `reduced_bytes` is what one step hands to the all-reduce.
@@ -190,7 +190,7 @@ class Update:
         return summed
 
     def state(self) -> list[Any]:
-        """Everything beside the parameters that the next update depends on."""
+        """All variables that the next update depends on, without the parameters."""
         return [*self._adam.state(), self.loss_scale.value]
 
 

@@ -46,15 +46,16 @@ def strike(kind: str) -> None:
 
 def plant(kind: str, phase: str) -> None:
     """Strike on the way into the phase; the third step of a run, so that training has begun."""
-    from ncf.evaluation import sampled as evaluate
-    from ncf.training import session
-    from ncf.training import train_step as update
+    from ncf.evaluation.evaluators import Evaluator
+    from ncf.training import setup
+    from ncf.training.state import TrainState
+    from ncf.training.train_step import TrainStep
 
     owner, name, call = {
-        "start": (session.Session, "__init__", 1),
-        "step": (update.Update, "__call__", 3),
-        "evaluation": (evaluate.Evaluator, "run", 2),
-        "checkpoint": (session.Session, "save_checkpoints", 2),
+        "start": (setup, "set_up", 1),
+        "step": (TrainStep, "__call__", 3),
+        "evaluation": (Evaluator, "run", 2),
+        "checkpoint": (TrainState, "save", 2),
     }[phase]
     original, calls = getattr(owner, name), iter(range(1, 1 << 30))
 
@@ -70,7 +71,7 @@ def main(words: list[str]) -> int:
     fault = os.environ.get("FAULT")
     if fault and words[:1] == ["train"]:
         kind, rank, phase = fault.split(":")
-        if place_from_environment(dict(os.environ)).rank == int(rank):
+        if place_from_environment().rank == int(rank):
             need = train_command.need_tensorflow
 
             def need_then_plant() -> None:

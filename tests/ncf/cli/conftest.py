@@ -22,7 +22,7 @@ def trained(tmp_path_factory):
     meta = {
         "epoch": 2,
         "data_folder": str(folder / "toy"),
-        **checkpoint.belongs(data).to_dict(),
+        **checkpoint.identity_of(data).to_dict(),
         "config": {"factors": 8, "layers": [32, 16, 8]},
     }
     values = [variable.numpy() for variable in made.flat()]

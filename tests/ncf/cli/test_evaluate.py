@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from small_training import run
+from table_cells import markdown_rows
 from toy import import_tensorflow
 
 from ncf import record
@@ -25,8 +26,7 @@ def evaluate(capsys, folder: Path, *words: str) -> str:
 def test_sampled_and_full_ranking_stand_in_rows_of_their_own(trained, tmp_path, capsys) -> None:
     path = tmp_path / "run.json"
     out = evaluate(capsys, trained[0], "--protocol", "stored", "full", "--record", str(path))
-    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]
-    assert [row[0] for row in rows] == ["| Protocol", "| ---", "| nvidia", "| full"]
+    assert [row[0] for row in markdown_rows(out)] == ["Protocol", "nvidia", "full"]
     assert "never compare two rows" in out
     result = record.read_run(path)
     sampled, full = result.evaluations or ()

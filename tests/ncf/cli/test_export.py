@@ -101,7 +101,7 @@ def test_a_folder_that_is_something_else_is_never_replaced(trained, tmp_path, ca
     (tmp_path / "mine" / "notes.txt").write_text("keep")
     words = ["--checkpoint", str(trained[0] / "ck"), "--output", str(tmp_path / "mine"), "--force"]
     assert main(["export", *words]) == 2
-    assert "is no SavedModel" in capsys.readouterr().err
+    assert "is not a SavedModel" in capsys.readouterr().err
     assert (tmp_path / "mine" / "notes.txt").read_text() == "keep"
 
 

@@ -13,7 +13,7 @@ from toy import import_tensorflow
 
 from ncf.__main__ import main
 from ncf.cli import recommend
-from ncf.cli.recommend import Recommendation, numbers_of, read_titles
+from ncf.cli.recommend import Recommendation, read_titles, user_numbers
 from ncf.errors import UserError
 from ncf.readers.ids import Ids
 from ncf.training import checkpoint
@@ -91,13 +91,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(words, said, trained, capsys) -> 
 
 def test_unknown_users_of_a_file_are_counted_and_named() -> None:
     with pytest.raises(UserError, match=r"--users f: 2 of 3 users are unknown: 9, x"):
-        numbers_of(Ids.numbered(5), ["9", "3", "x"], "--users f")
+        user_numbers(Ids.numbered(5), ["9", "3", "x"], "--users f")
 
 
 def test_a_model_that_has_diverged_recommends_nothing(trained, tmp_path, capsys) -> None:
     folder, data, made = trained
     values = [np.full(v.shape, np.nan, np.float32) for v in made.flat()]
-    meta = {**checkpoint.belongs(data).to_dict(), "config": {"factors": 8, "layers": [32, 16, 8]}}
+    meta = {
+        **checkpoint.identity_of(data).to_dict(),
+        "config": {"factors": 8, "layers": [32, 16, 8]},
+    }
     checkpoint.save(tmp_path / "last.npz", made.names(), values, meta)
     words = ["--checkpoint", str(tmp_path), "--data", str(folder / "toy"), "--user", "7"]
     assert main(["recommend", *words]) == 2
@@ -141,8 +144,8 @@ def test_another_encoding_is_named_with_its_line(tmp_path) -> None:
 
 def test_a_listing_escapes_what_would_break_it() -> None:
     one = [Recommendation("u|1", 1, "i", 'A "b", c|d', 0.5)]
-    assert "u\\|1" in recommend.listing(one, "markdown", titles=True)
-    text = recommend.listing(one, "csv", titles=True)
+    assert "u\\|1" in recommend.format_list(one, "markdown", titles=True)
+    text = recommend.format_list(one, "csv", titles=True)
     (row,) = csv.DictReader(io.StringIO(text))
     assert (row["title"], row["score"]) == ('A "b", c|d', "0.5000")
-    assert "title" not in recommend.listing(one, "csv", titles=False)
+    assert "title" not in recommend.format_list(one, "csv", titles=False)

@@ -13,8 +13,7 @@ tf = import_tensorflow()
 from fake_ranks import FakeRanks
 from small_training import run
 
-from ncf.evaluation import full as full_ranking
-from ncf.evaluation import protocol
+from ncf.evaluation import evaluators, protocol
 from ncf.model import neumf as model
 from ncf.model.reference import gather_rows, logits
 from ncf.ranks.horovod import Place, Ranks
@@ -35,9 +34,9 @@ def parameters(data, seed: int = 3) -> model.Parameters:
     return made
 
 
-def evaluator(data, made, formulation="fast", ranks=None) -> full_ranking.FullEvaluator:
+def evaluator(data, made, formulation="fast", ranks=None) -> evaluators.FullEvaluator:
     alone = ranks or Ranks(Place())
-    return full_ranking.FullEvaluator(
+    return evaluators.FullEvaluator(
         made, tf.float32, data, alone, formulation=formulation, streams=2
     )
 
@@ -111,15 +110,15 @@ def test_popularity_of_the_whole_catalogue_is_ranked_as_models_are(data) -> None
         seen = data.train_items[data.train_offsets[user] : data.train_offsets[user + 1]]
         others = np.setdiff1d(np.arange(data.n_items), [*seen, held_out])
         expected.append(int((counts[others] >= counts[held_out]).sum()))
-    assert full_ranking.popularity_places(data).tolist() == expected
-    assert full_ranking.left(data).tolist() == [data.n_items - 11 - 1] * data.n_test
+    assert evaluators.popularity_places(data).tolist() == expected
+    assert evaluators.competitors(data).tolist() == [data.n_items - 11 - 1] * data.n_test
 
 
 def test_each_protocol_has_its_own_identity_chance_and_candidates(data) -> None:
     def about(name):
-        asked = protocol.Asked(name, None, 10, 64, "fast")
+        options = protocol.EvaluationOptions(name, None, 10, 64)
         made = parameters(data)
-        return protocol.build(asked, data, made, tf.float32, Ranks(Place())).dataset
+        return protocol.build(options, data, made, tf.float32, Ranks(Place())).dataset
 
     sampled, full = about(None), about("full")
     assert (sampled.protocol, full.protocol) == ("nvidia", "full")

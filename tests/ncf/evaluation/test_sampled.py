@@ -11,14 +11,14 @@ from ncf import metrics
 from ncf.data import candidates
 
 tf = import_tensorflow()
-from ncf.evaluation.sampled import Evaluator
+from ncf.evaluation.evaluators import SampledEvaluator
 from ncf.model import neumf as model
 from ncf.ranks.horovod import Place, Ranks
 
 pytestmark = pytest.mark.tf
 
 
-def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23, **how) -> Evaluator:
+def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23, **how) -> SampledEvaluator:
     rng = np.random.default_rng(5)
     parameters = model.create(users, 60, 8, (16, 8), seed=1)
     for variable in parameters.flat()[:4]:
@@ -29,7 +29,9 @@ def evaluator(chunk: int, ranks: Ranks | None = None, users: int = 23, **how) ->
     listed = np.concatenate([held_out[:, None], drawn], axis=1)
     test_users = np.arange(users, dtype=np.int32)
     alone = ranks or Ranks(Place())
-    return Evaluator(parameters, tf.float32, test_users, listed, counted, chunk, alone, **how)
+    return SampledEvaluator(
+        parameters, tf.float32, test_users, listed, counted, chunk, alone, **how
+    )
 
 
 def test_chunks_of_one_seven_and_all_users_give_the_same_totals() -> None:
@@ -96,6 +98,6 @@ def test_weights_that_are_no_numbers_are_no_rate_though_relu_hides_them(name) ->
     broken.assign(values)
     users, listed = np.arange(23, dtype=np.int32), np.zeros((23, 31), np.int32)
     counted = np.ones((23, 30), bool)
-    found = Evaluator(parameters, tf.float32, users, listed, counted, 7, Ranks(Place()))
+    found = SampledEvaluator(parameters, tf.float32, users, listed, counted, 7, Ranks(Place()))
     with pytest.raises(metrics.NonFiniteScores):
         found.run(10)

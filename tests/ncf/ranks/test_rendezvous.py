@@ -65,7 +65,7 @@ def test_two_jobs_never_meet() -> None:
 
 def test_a_rank_0_that_never_comes_is_an_error_in_one_line(monkeypatch: Any) -> None:
     monkeypatch.setattr(rendezvous, "PATIENCE_SECONDS", 0.2)
-    with pytest.raises(UserError, match="rank 0 did not come within 0 s"):
+    with pytest.raises(UserError, match="rank 0 did not connect within 0 s"):
         rendezvous.join(OPEN_MPI, Place(1, 2, 1, 2))
 
 

@@ -59,8 +59,8 @@ def port() -> Iterator[int]:
 
 RANK = """
 import os, signal, sys, threading, time
-from ncf import watch
-from ncf.watch import Watch, Board
+from ncf.ranks import watchdog as watch
+from ncf.ranks.watchdog import Board, Watch
 watch.GRACE_SECONDS = 1.0
 rank, kind, port, patience = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
 mine = Watch(Board("127.0.0.1", port), rank, 2, patience)

@@ -96,7 +96,7 @@ def test_an_entry_that_does_not_exist_is_an_error(tmp_path) -> None:
 def test_training_code_covers_its_step_but_no_exporter_or_reader() -> None:
     found = set(reachable(ENTRIES[TRAIN]))
     assert {
-        *("config.train", "training.session", "sampling.sampler", "model.reference"),
+        *("config.train", "training.setup", "sampling.sampler", "model.reference"),
         *("model.optimizer", "metrics", "model.fast_chunk"),
     } <= found
     assert not found & {"cli.export", "cli.prepare", "cli.infer", "readers.table", "readers.inputs"}
@@ -105,10 +105,10 @@ def test_training_code_covers_its_step_but_no_exporter_or_reader() -> None:
 def test_inference_reaches_its_formulations_and_not_the_optimizer() -> None:
     found = set(reachable(ENTRIES[INFER]))
     assert {
-        *("evaluation.folded", "evaluation.catalogue", "evaluation.pairs", "model.reference"),
+        *("evaluation.precomputed", "evaluation.catalogue", "model.reference"),
         "config.infer",
     } <= found
-    assert not found & {"cli.export", "model.optimizer", "training.train", "training.session"}
+    assert not found & {"cli.export", "model.optimizer", "training.train", "training.setup"}
 
 
 def test_the_two_commands_tell_their_own_code() -> None:

@@ -16,9 +16,11 @@ MODE = "always [madvise] never\n"
 
 
 def test_the_setting_is_added_to_those_that_are_there() -> None:
-    added = huge_pages.told({"A": "b"}, MODE, "glibc 2.36")
+    added = huge_pages.environment_with_huge_pages({"A": "b"}, MODE, "glibc 2.36")
     assert added == {"A": "b", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-    more = huge_pages.told({"GLIBC_TUNABLES": "glibc.malloc.check=1"}, MODE, "glibc 2.41.9000")
+    more = huge_pages.environment_with_huge_pages(
+        {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, MODE, "glibc 2.41.9000"
+    )
     assert more == {"GLIBC_TUNABLES": "glibc.malloc.check=1:glibc.malloc.hugetlb=1"}
 
 
@@ -37,13 +39,13 @@ def test_the_setting_is_added_to_those_that_are_there() -> None:
 def test_nothing_is_started_again_where_it_would_change_nothing(
     environment: dict[str, str], mode: str, library: str
 ) -> None:
-    assert huge_pages.told(environment, mode, library) is None
+    assert huge_pages.environment_with_huge_pages(environment, mode, library) is None
 
 
 def test_a_second_start_finds_the_setting_and_goes_on() -> None:
-    once = huge_pages.told({}, MODE, "glibc 2.36")
+    once = huge_pages.environment_with_huge_pages({}, MODE, "glibc 2.36")
     assert once is not None
-    assert huge_pages.told(once, MODE, "glibc 2.36") is None
+    assert huge_pages.environment_with_huge_pages(once, MODE, "glibc 2.36") is None
 
 
 @pytest.mark.parametrize("mode", [MODE, "always madvise [never]\n"])

@@ -10,12 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ncf import record
 from ncf.errors import UserError
 from ncf.training import checkpoint
 
 NAMES = ["gmf_user", "gmf_item", "kernel_0"]
 SHAPES = [(60, 8), (40, 8), (32, 16)]
-HERE = checkpoint.Belongs(60, 40, "d" * 16, "e" * 16)
+HERE = checkpoint.DataIdentity(60, 40, "d" * 16, "e" * 16)
 
 
 def values() -> list[np.ndarray]:
@@ -23,13 +24,16 @@ def values() -> list[np.ndarray]:
     return [rng.normal(size=shape).astype(np.float32) for shape in SHAPES]
 
 
-def saved(path: Path, belongs: checkpoint.Belongs = HERE, **meta) -> Path:
+def saved(path: Path, belongs: checkpoint.DataIdentity = HERE, **meta) -> Path:
     checkpoint.save(path, NAMES, values(), {"epoch": 3, **belongs.to_dict(), **meta})
     return path
 
 
-def loaded(path: Path, here: checkpoint.Belongs = HERE) -> list[np.ndarray]:
-    return checkpoint.read(path, NAMES, SHAPES, here)[0]
+def loaded(path: Path, here: checkpoint.DataIdentity = HERE) -> list[np.ndarray]:
+    option = "--load_checkpoint_path"
+    reader = checkpoint.Reader(checkpoint.find(path, option), option)
+    reader.check_data(here)
+    return reader.arrays(NAMES, SHAPES)
 
 
 def test_what_is_saved_is_loaded_bit_for_bit(tmp_path) -> None:
@@ -99,7 +103,7 @@ def replaced(content: bytes):
 
 def other(**changes):
     def damage(path: Path) -> None:
-        saved(path, checkpoint.Belongs(**{**HERE.to_dict(), **changes}))
+        saved(path, checkpoint.DataIdentity(**{**HERE.to_dict(), **changes}))
 
     return damage
 
@@ -118,7 +122,7 @@ def a_folder_without_checkpoints(path: Path) -> None:
     path.mkdir()
 
 
-DAMAGED = "damaged or no checkpoint of ours"
+DAMAGED = "damaged or not a checkpoint of ncf"
 DAMAGES = {
     "empty": (replaced(b""), DAMAGED),
     "text": (replaced(b"this is no zip file"), DAMAGED),
@@ -141,7 +145,7 @@ DAMAGES = {
     "other items": (other(items=7), "made for 7 items, and these data have 40"),
     "other ids": (other(ids_hash="f" * 16), "made with other ids"),
     "other data": (other(data_hash="0" * 16), "trained on data 0000000000000000"),
-    "an empty folder": (a_folder_without_checkpoints, r"no best\.npz or last\.npz in it"),
+    "an empty folder": (a_folder_without_checkpoints, r"contains neither best\.npz nor last\.npz"),
     "gone": (lambda path: path.unlink(), "no such file"),
 }
 
@@ -156,7 +160,7 @@ def test_every_damage_is_one_line_that_names_file_and_fault(kind, tmp_path) -> N
     path = saved(tmp_path / "last.npz")
     damage(path)
     with pytest.raises(UserError, match=said) as caught:
-        checkpoint.read(path, NAMES, SHAPES, HERE)
+        loaded(path)
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(f"--load_checkpoint_path {path}")
@@ -200,7 +204,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_and_no_rest(tmp_path, monkeypa
     def full(*_args, **_kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(checkpoint.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match=r"--checkpoint_dir .*: No space left on device"):
         saved(path)
     assert path.read_bytes() == before
@@ -235,12 +239,12 @@ class Others:
         self.broadcasts += 1
 
 
-def second_rank(told):
+def second_rank(told, shard=None):
     """A run's state on a rank that is not the first."""
     state = pytest.importorskip("ncf.training.state")
     parameters = SimpleNamespace(names=list, flat=list)
-    update = SimpleNamespace(state=lambda: [SimpleNamespace(shape=(1,))] * 3)
-    return state.State(parameters, update, Others(told), None)
+    step = SimpleNamespace(state=lambda: [SimpleNamespace(shape=(1,), numpy=lambda: 0)] * 3)
+    return state.TrainState(parameters, step, Others(told), shard)
 
 
 def test_only_the_first_rank_reads_and_all_take_over_what_it_found() -> None:
@@ -255,12 +259,6 @@ def test_checkpoint_refused_by_rank_0_ends_all_ranks_with_its_reason() -> None:
 
 
 def test_only_the_first_rank_writes(tmp_path) -> None:
-    session = pytest.importorskip("ncf.training.session")
-    second = SimpleNamespace(
-        config=SimpleNamespace(checkpoint_dir=str(tmp_path)),
-        ranks=SimpleNamespace(is_first=False),
-        shard=object(),  # it brings its rows
-        _state=SimpleNamespace(whole=list, names=[]),
-    )
-    session.Session.save_checkpoints(second, [])
+    second = second_rank(None, shard=object())  # it brings its rows
+    second.save(tmp_path, record.Epoch(1, 1, 1, 1.0, 1, 1.0, 0.5, hr_at_k=0.5), {})
     assert list(tmp_path.iterdir()) == []

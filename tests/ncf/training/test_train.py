@@ -15,7 +15,7 @@ from toy import import_tensorflow, toy_folder
 from ncf import record
 from ncf.config.train import config_from_arguments
 from ncf.errors import UserError
-from ncf.training import epoch_log as tensorboard
+from ncf.training import epoch_log
 
 tf = import_tensorflow()
 from tensorflow.core.util import event_pb2
@@ -147,7 +147,7 @@ def test_a_checkpoint_of_another_model_is_refused_by_name(data, tmp_path) -> Non
     with pytest.raises(UserError, match=r"gmf_user is \[60, 8\] there and \[60, 4\] here"):
         run(data, tmp_path, *QUICK, "--factors", "4", "--load_checkpoint_path", best)
     (tmp_path / "cut.npz").write_bytes(Path(best).read_bytes()[:500])
-    with pytest.raises(UserError, match="damaged or no checkpoint"):
+    with pytest.raises(UserError, match="damaged or not a checkpoint"):
         run(data, tmp_path, *QUICK, "--load_checkpoint_path", str(tmp_path / "cut.npz"))
     with pytest.raises(UserError, match="no such file"):
         run(data, tmp_path, *QUICK, "--load_checkpoint_path", str(tmp_path / "none.npz"))
@@ -177,24 +177,25 @@ def test_samples_and_seconds_of_a_throughput_come_from_the_same_steps() -> None:
     # 10 steps of batch 100, 1 s each, 3 of them warm-up: exactly 100 samples/s.
     now = [0.0]
 
-    def update(_keys, _dropout_key, _begin, shares) -> None:
-        now[0] += len(shares)
+    class Step:
+        """Takes a second a step."""
 
-    session = SimpleNamespace(
+        loss_sum = SimpleNamespace(assign=lambda _: None, numpy=lambda: 500.0)
+        waited = SimpleNamespace(assign=lambda _: None)
+
+        def __call__(self, _keys, _dropout_key, _begin, shares) -> None:
+            now[0] += len(shares)
+
+    setup = SimpleNamespace(
         config=SimpleNamespace(warmup_steps=3, batch_size=100, verbose=False),
         ranks=SimpleNamespace(rank=0, size=1, is_first=False, sum=list, max=list),
         sampler=SimpleNamespace(group_size=5),
         samples=1000,
-        start_timing=lambda: None,
-        update=update,
-        shares=lambda: [Share(20 * step, 20, 20, 20) for step in range(10)],
+        step=Step(),
+        shares=[Share(20 * step, 20, 20, 20) for step in range(10)],
         epoch_keys=lambda _epoch: (None, None),
-        start_epoch=lambda: None,
-        wait=lambda: 500.0,
     )
-    run_ = train.Run(
-        session, tensorboard.Logger("", lambda: 0.0), lambda: now[0], setup_seconds=0.0
-    )
+    run_ = train.Run(setup, epoch_log.Logger("", lambda: 0.0), lambda: now[0], setup_seconds=0.0)
     entry = run_._train_epoch(1)
     assert (entry.timed_samples, entry.timed_seconds) == (700, 7.0)
     assert entry.timed_samples / entry.timed_seconds == 100.0

@@ -11,7 +11,7 @@ from toy import import_tensorflow
 tf = import_tensorflow()
 
 from ncf.model.optimizer import Adam
-from ncf.training.train_step import Update
+from ncf.training.train_step import TrainStep
 
 pytestmark = pytest.mark.tf
 
@@ -36,12 +36,12 @@ class Both:
 
 def an_update(
     ranks: Any, *, own: list[bool] | None = None, halve: bool = False
-) -> tuple[Update, Any]:
+) -> tuple[TrainStep, Any]:
     """One rank's update of a model of one variable; nothing is sampled or differentiated."""
     weight = tf.Variable([1.0, 2.0])
     adam = Adam([weight], 0.1, 0.25, 0.5, 1e-8)
     nothing: Any = None
-    update = Update(
+    update = TrainStep(
         nothing,
         nothing,
         adam,

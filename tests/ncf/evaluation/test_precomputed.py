@@ -1,4 +1,4 @@
-"""The folded formulation computes the reference's scores, whatever the sizes and the chunks."""
+"""Precomputed tables give the reference's scores, whatever the sizes and the chunks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from random_weights import ITEMS, USERS, parameters
 from toy import import_tensorflow
 
 tf = import_tensorflow()
-from ncf.evaluation import folded
-from ncf.evaluation.pairs import Scorer
+from ncf.evaluation import precomputed
+from ncf.evaluation.precomputed import Scorer
 from ncf.model import neumf as model
 from ncf.model.reference import gather_rows, logits
 
@@ -27,20 +27,22 @@ def reference(made: model.Parameters, users, items, dtype=tf.float32) -> np.ndar
 
 
 @pytest.mark.parametrize(("factors", "layers"), SHAPES)
-def test_folded_scores_are_the_references_in_float32(factors, layers) -> None:
+def test_precomputed_scores_are_the_references_in_float32(factors, layers) -> None:
     made, (users, items) = parameters(factors, layers), pairs(200)
     expected = reference(made, users, items)
-    found = folded.scores(folded.fold(made, tf.float32), users, items).numpy()
+    found = precomputed.scores(precomputed.precompute(made, tf.float32), users, items).numpy()
     assert np.std(expected) > 0.02
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(("factors", "layers"), SHAPES)
-def test_folded_bfloat16_scores_are_as_exact_as_the_reference(factors, layers) -> None:
+def test_precomputed_bfloat16_scores_are_as_exact_as_the_reference(factors, layers) -> None:
     made, (users, items) = parameters(factors, layers), pairs(2000)
     truth = reference(made, users, items)
     theirs = reference(made, users, items, tf.bfloat16) - truth
-    ours = folded.scores(folded.fold(made, tf.bfloat16), users, items).numpy() - truth
+    ours = (
+        precomputed.scores(precomputed.precompute(made, tf.bfloat16), users, items).numpy() - truth
+    )
     assert np.abs(ours).mean() <= 1.5 * np.abs(theirs).mean()
     assert np.abs(ours).mean() < 0.02 * np.std(truth)
 
@@ -50,7 +52,7 @@ def test_folded_bfloat16_scores_are_as_exact_as_the_reference(factors, layers) -
 def test_chunks_and_remainder_score_every_pair_in_order(n, dtype) -> None:
     made, (users, items) = parameters(8, (12, 10, 6)), pairs(n)
     scorer = Scorer(made, dtype, "fast", streams=2, chunk=16)
-    at_once = folded.scores(folded.fold(made, dtype), users, items).numpy()
+    at_once = precomputed.scores(precomputed.precompute(made, dtype), users, items).numpy()
     tolerance = 1e-5 if dtype == tf.float32 else 0.02
     np.testing.assert_allclose(scorer(users, items).numpy(), at_once, atol=tolerance)
 
