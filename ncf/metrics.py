@@ -80,18 +80,10 @@ class Totals:
     users: float = 0.0
 
     @classmethod
-    def of(
-        cls,
-        ranks: npt.NDArray[np.integer[Any]],
-        k: int,
-        weights: npt.NDArray[Any] | None = None,
-    ) -> Totals:
-        """Totals of these users; `weights` [n] is 0 for users that only pad a batch, else 1."""
+    def of(cls, ranks: npt.NDArray[np.integer[Any]], k: int) -> Totals:
+        """Totals of users whose held-out items have these ranks."""
         hits, gains = hits_and_gains(ranks, k)
-        if weights is None:
-            return cls(float(hits.sum()), float(gains.sum()), float(hits.size))
-        w = np.asarray(weights, np.float64)
-        return cls(float(hits @ w), float(gains @ w), float(w.sum()))
+        return cls(float(hits.sum()), float(gains.sum()), float(hits.size))
 
     def merge(self, other: Totals) -> Totals:
         """Totals of both parts together."""

@@ -197,18 +197,8 @@ class RunRecord:
             RecordError: a key is missing, or the schema is newer than this program.
         """
         check_header(data.get("schema_version"), data.get("status", STATUSES[0]))
-        values = _known(cls, data)
-        values["precision"] = Precision(**_known(Precision, values["precision"]))
-        values["dataset"] = Dataset(**_known(Dataset, values["dataset"]))
-        values["epochs"] = tuple(Epoch(**_known(Epoch, item)) for item in values["epochs"])
-        values["peak_memory_bytes_per_rank"] = tuple(values["peak_memory_bytes_per_rank"])
-        for name, many in (("inference", Latencies), ("evaluations", Evaluation)):
-            if values.get(name) is not None:
-                values[name] = tuple(_with_tuples(many, item) for item in values[name])
-        for name, kind in (("roofline", Roofline), ("communication", Communication)):
-            if values.get(name) is not None:
-                values[name] = _with_tuples(kind, values[name])
-        return cls(**values)
+        record: RunRecord = _build(cls, data)
+        return record
 
 
 def check_header(version: Any, status: Any) -> None:
@@ -219,21 +209,32 @@ def check_header(version: Any, status: Any) -> None:
         raise RecordError(f"status {status!r} is none of {', '.join(STATUSES)}")
 
 
-def _with_tuples(cls: Any, data: Any) -> Any:
-    """An instance of cls whose lists have become tuples, as the dataclasses declare them."""
-    values = _known(cls, data)
-    return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+_NESTED: Mapping[str, Any] = {
+    "precision": Precision,
+    "dataset": Dataset,
+    "epochs": Epoch,
+    "inference": Latencies,
+    "roofline": Roofline,
+    "communication": Communication,
+    "evaluations": Evaluation,
+}
 
 
-def _known(cls: Any, data: Any) -> dict[str, Any]:
-    """The items of data that cls has fields for; a missing required one is an error."""
+def _build(cls: Any, data: Any) -> Any:
+    """An instance of cls from the items that it has fields for; lists become tuples."""
     if not isinstance(data, Mapping):
         raise RecordError(f"{cls.__name__} is a {type(data).__name__}, not an object")
     names, required = _fields(cls)
     missing = [name for name in required if name not in data]
     if missing:
         raise RecordError(f"{cls.__name__} lacks {', '.join(map(repr, missing))}")
-    return {name: data[name] for name in names if name in data}
+    return cls(**{name: _value(_NESTED.get(name), data[name]) for name in names if name in data})
+
+
+def _value(kind: Any, data: Any) -> Any:
+    if isinstance(data, list | tuple):
+        return tuple(_value(kind, item) for item in data)
+    return data if kind is None or data is None else _build(kind, data)
 
 
 @lru_cache

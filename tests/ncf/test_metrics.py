@@ -49,11 +49,6 @@ def test_masked_duplicates_do_not_push_the_held_out_item_out_of_the_list() -> No
     assert metrics.Totals.of(metrics.ranks(held_out, scores, all_count(scores)), 2).hr == 0.5
 
 
-def test_users_that_pad_a_batch_weigh_nothing() -> None:
-    totals = metrics.Totals.of(np.array([0, 50, 0]), 10, weights=np.array([1, 1, 0]))
-    assert totals == metrics.Totals(hits=1.0, gains=1.0, users=2.0)
-
-
 def test_sums_are_merged_and_divided_once() -> None:
     # 2 of 2 hit on one process, 0 of 1 on the other: 2/3, not the 0.5 of averaged averages.
     first, second = metrics.Totals.of(np.array([0, 1]), 10), metrics.Totals.of(np.array([99]), 10)

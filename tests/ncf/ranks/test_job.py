@@ -48,7 +48,7 @@ def test_a_rank_that_is_stopped_after_it_lost_another_was_interrupted(monkeypatc
 
 def alone(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", f"import sys\nfrom ncf import job, watch\n{code}"],
+        [sys.executable, "-c", f"import sys\nfrom ncf.ranks import job, watchdog as watch\n{code}"],
         capture_output=True,
         text=True,
         timeout=60,
