@@ -1,4 +1,4 @@
-"""How runs become one number and how it is written: the choices of `bench report`. Pure."""
+"""How runs become one number and how it is written: the choices of `ncf-bench report`. Pure."""
 
 from __future__ import annotations
 

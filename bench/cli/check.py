@@ -37,14 +37,14 @@ def check(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     checked = 0
     bad: list[tuple[Path, list[str]]] = []
     for folder, suite in _folders(parsed, trainer):
-        n, found = check_folder(folder, suite)
-        checked, bad = checked + n, bad + found
+        n, problems = check_folder(folder, suite)
+        checked, bad = checked + n, bad + problems
     if parsed.json:
-        facts = [{"file": str(path), "problems": problems} for path, problems in bad]
+        facts = [{"file": str(path), "problems": reasons} for path, reasons in bad]
         print(json.dumps({"checked": checked, "bad": facts}, indent=1))
     else:
-        for path, problems in bad:
-            print(f"{path}: {'; '.join(problems)}")
+        for path, reasons in bad:
+            print(f"{path}: {'; '.join(reasons)}")
         print(f"{checked} records checked, {len(bad)} bad")
     return FAILED if bad else OK
 
@@ -55,10 +55,10 @@ def _folders(
     """The folders to check, each with its suite if there is one of that name."""
     name = parsed.suite
     if name is None:
-        found = sorted(path.parent for path in parsed.results.glob("*/records"))
-        if not found:
+        folders = sorted(path.parent for path in parsed.results.glob("*/records"))
+        if not folders:
             raise UserError(f"{parsed.results} holds no records")
-        return [(folder, _suite(folder.name, trainer)) for folder in found]
+        return [(folder, _suite(folder.name, trainer)) for folder in folders]
     if (Path(name) / "records").is_dir():
         return [(Path(name), _suite(Path(name).resolve().name, trainer))]
     suite = load_suite(name, trainer)
@@ -76,7 +76,7 @@ def _suite(name: str, trainer: tuple[str, ...]) -> Suite | None:
 
 
 def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Path, list[str]]]]:
-    """Number of records under results/<suite>, and the files that are not sound, with why."""
+    """Number of records under results/<suite>, and the invalid files with the reasons."""
     store, n = Store(folder), 0
     bad: list[tuple[Path, list[str]]] = []
     numbers: dict[tuple[str, int], list[int]] = {}
@@ -89,16 +89,14 @@ def check_folder(folder: Path, suite: Suite | None) -> tuple[int, list[tuple[Pat
             problems = [error.strerror or str(error)]
         if problems:
             bad.append((path, problems))
-    for (key, seed), found in numbers.items():
-        missing = sorted(set(range(1, max(found))) - set(found))
+    for (key, seed), used in numbers.items():
+        missing = sorted(set(range(1, max(used))) - set(used))
         if missing:
             where = store.path(key, seed, missing[0])
-            bad.append((where, ["missing, although later attempts are there"]))
-    known = {path for *_, path in store.names()}
-    strangers = (path for path in sorted(store.records.rglob("*")) if path.is_file())
+            bad.append((where, ["missing, but later attempts exist"]))
+    records = {path for *_, path in store.names()}
+    others = (path for path in sorted(store.records.rglob("*")) if path.is_file())
     bad += [
-        (path, ["file name does not match seedN-aN.json"])
-        for path in strangers
-        if path not in known
+        (path, ["file name does not match seedN-aN.json"]) for path in others if path not in records
     ]
     return n, bad

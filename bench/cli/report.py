@@ -76,7 +76,7 @@ def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     if not names:
         raise UserError(
             f"{parsed.results} holds no records of a shipped suite: run one first, for example "
-            "`python -m bench smoke`, or name a suite"
+            "`ncf-bench smoke`, or name a suite"
         )
     if parsed.format:
         return _print_tables(parsed, trainer, names, notation)
@@ -91,15 +91,15 @@ def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
 
 
 def _check_combinations(parsed: argparse.Namespace) -> None:
-    """An option that would change nothing is a mistake."""
+    """Refuse options that would have no effect."""
     if parsed.table and not parsed.format:
         raise UserError(
-            "--table chooses what --format prints: give --format markdown, for instance"
+            "--table chooses a table that --format prints: add --format markdown, for instance"
         )
     if parsed.update and (parsed.format or parsed.published):
         raise UserError("--update writes regions of a file: drop --format, --table, --published")
     if parsed.published and (parsed.suite or parsed.aggregate != "median"):
-        raise UserError("--published prints others' figures: drop the suite and --aggregate")
+        raise UserError("--published prints published figures only: drop the suite and --aggregate")
 
 
 def _suites_with_records(results: Path) -> list[str]:
@@ -144,7 +144,7 @@ def _chosen(tables: Sequence[Tabled], name: str | None, of: str, where: str = ""
     """The tables of this name, all if it is None.
 
     Raises:
-        UserError: there is none; `where` names the place that asked.
+        UserError: there is none; `where` is the place in the file or the option.
     """
     if name is None:
         return list(tables)
@@ -194,7 +194,7 @@ def _update(parsed: argparse.Namespace, trainer: tuple[str, ...], notation: Nota
     except UnicodeDecodeError as error:
         raise UserError(f"--update {file}: not UTF-8 text (byte {error.start})") from None
     write_if_changed(file, replace(old, str(parsed.update), render).encode("utf-8"))
-    file.chmod(mode)  # it is somebody else's file
+    file.chmod(mode)  # the file is the user's: keep its mode
     print(parsed.update)
     return OK
 

@@ -152,7 +152,7 @@ def _read_dllogger(entries: Sequence[Entry], file: str) -> ForeignRun:
         elif (number := _whole(step[0] if isinstance(step, list) else step)) is not None:
             epochs.setdefault(number, {}).update(data)
     program = _program(config, epochs, closing)
-    # Our trainer counts from 1 already; what `bench export` writes counts like NVIDIA's.
+    # Our trainer counts from 1 already; what `ncf-bench export` writes counts like NVIDIA's.
     first = 0 if program == "ncf-bench" and "exported_by" not in config else 1
     if closing.get("best_epoch") is not None:
         closing["best_epoch"] = (closing["best_epoch"] or 0) + first

@@ -125,7 +125,7 @@ def from_text(text: str | bytes, where: str) -> Baseline:
     try:
         data = decode(text, _File, "baseline", SCHEMA_VERSION)
     except RecordError as error:
-        raise UserError(f"{where}: not a baseline (`bench baseline save`): {error}") from None
+        raise UserError(f"{where}: not a baseline (`ncf-bench baseline save`): {error}") from None
     cells = [_cell_of(cell, data.schema_version, where) for cell in data.cells]
     return Baseline(
         name=data.name,
@@ -275,8 +275,9 @@ def find(results: Path, suite: str, given: str | None) -> Path:
         return path
     if given is None:
         raise UserError(
-            f"{path}: {suite} has no promoted baseline: name one (`bench baseline list {suite}`), "
-            f"or `bench baseline save {suite} --name NAME --why TEXT` and `promote` it"
+            f"{path}: {suite} has no promoted baseline: name one "
+            f"(`ncf-bench baseline list {suite}`), or `ncf-bench baseline save {suite} --name NAME "
+            "--why TEXT` and `promote` it"
         )
     names = [one.stem for one in files(results, suite) if one.parent.name == suite]
     listed = f" (saved: {', '.join(names)})" if names else ""

@@ -199,5 +199,5 @@ def _drift(cell: CellSamples) -> Iterator[str]:
     if serial >= 2.33 / math.sqrt(n) - 1 / n:
         yield (
             f"speeds of neighbouring runs are alike (correlation {serial:.2f}): the machine "
-            "drifts; `bench calibrate` measures by how much"
+            "drifts; `ncf-bench calibrate` measures by how much"
         )

@@ -86,7 +86,7 @@ def diagnose(facts: Facts) -> list[Finding]:
     findings += [_place(place) for place in facts.places]
     findings += [*_data(facts.data), *_timeouts(facts)]
     if facts.unreadable:
-        findings.append(_warn(f"{facts.unreadable} stored files cannot be read", "bench check"))
+        findings.append(_warn(f"{facts.unreadable} stored files cannot be read", "ncf-bench check"))
     return findings
 
 

@@ -100,7 +100,7 @@ class Tabled:
     """A table with its place among all tables of the report.
 
     Args:
-        name: what it shows, one word: `bench report --table NAME` and --update choose by it.
+        name: what it shows, one word: `ncf-bench report --table NAME` and --update choose by it.
         title: for forms that show it without the text around.
         about: machine, data and date, in one line; "" where the title says it all.
         condition: number of the condition under which it was measured, from 1; 0 for no such.

@@ -1,6 +1,6 @@
 """What runs of the same code differ by: within a session, and from one session to the next. Pure.
 
-`bench calibrate` makes the suite's runs several times over, round after round. The rounds are
+`ncf-bench calibrate` makes the suite's runs several times over, round after round. The rounds are
 compared by a one-way analysis of variance with random effects (Searle, Casella and McCulloch,
 Variance Components, 1992, chapter 3): what the rounds differ by beyond what their runs explain is
 drift, which no number of runs within one session averages out.

@@ -1,4 +1,4 @@
-"""The trainer's options, asked of the trainer itself: one list, so suites and trainer agree."""
+"""The trainer's options, read from the trainer itself: one list, so suites and trainer agree."""
 
 from __future__ import annotations
 
@@ -65,32 +65,32 @@ class Option:
             return tuple(value) if whole and value else None
         if self.type == "float":
             return float(value) if _is(value, int) or _is(value, float) else None
-        wanted = _TYPES[self.type]
-        return wanted(value) if _is(value, wanted) else None
+        kind = _TYPES[self.type]
+        return kind(value) if _is(value, kind) else None
 
 
-def _is(value: Any, wanted: type) -> bool:
+def _is(value: Any, kind: type) -> bool:
     """Like isinstance, but true is not the number 1."""
-    return isinstance(value, wanted) and (wanted is bool or not isinstance(value, bool))
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
 def parse_options(text: str, command: str = TRAIN) -> dict[str, Option]:
     """Options of a command by name, from the JSON that `ncf options --json` prints.
 
-    A trainer that does not tell of a command has no options for it.
+    A command that the JSON does not list has no options.
 
     Raises:
         ValueError: the text is not that JSON.
     """
     try:
-        entries = _told(text, command)["options"]
+        entries = _section(text, command)["options"]
         options = [
             Option(
-                name=str(entry["name"]),
-                type=str(entry["type"]),
-                default=entry["default"],
-                choices=tuple(entry["choices"]) if entry.get("choices") else None,
-                help=str(entry.get("help") or ""),
+                str(entry["name"]),
+                str(entry["type"]),
+                entry["default"],
+                tuple(entry["choices"]) if entry.get("choices") else None,
+                str(entry.get("help") or ""),
             )
             for entry in entries
         ]
@@ -102,16 +102,16 @@ def parse_options(text: str, command: str = TRAIN) -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
-def _told(text: str, command: str) -> Mapping[str, Any]:
+def _section(text: str, command: str) -> Mapping[str, Any]:
     """The part of the JSON that is about one command."""
-    told: Mapping[str, Any] = json.loads(text)
-    return told if command == TRAIN else (told.get("commands") or {}).get(command, {"options": []})
+    data: Mapping[str, Any] = json.loads(text)
+    return data if command == TRAIN else (data.get("commands") or {}).get(command, {"options": []})
 
 
 def parse_versions(text: str, command: str = TRAIN) -> dict[str, str]:
-    """What the trainer says is installed, from the same JSON; empty if it does not say."""
-    found = _told(text, command).get("versions") or {}
-    return {str(name): str(value) for name, value in found.items()}
+    """The installed versions, from the same JSON; empty if it has none."""
+    versions = _section(text, command).get("versions") or {}
+    return {str(name): str(value) for name, value in versions.items()}
 
 
 def trainer_options(trainer: tuple[str, ...] = TRAINER, command: str = TRAIN) -> dict[str, Option]:
@@ -128,13 +128,13 @@ def trainer_options(trainer: tuple[str, ...] = TRAINER, command: str = TRAIN) ->
 
 
 def trainer_versions(trainer: tuple[str, ...] = TRAINER, command: str = TRAIN) -> dict[str, str]:
-    """Versions that a run would have now, as far as the trainer tells without starting one."""
+    """Versions that a run would have now, as far as the trainer knows them without a run."""
     return parse_versions(ask(trainer), command)
 
 
 @lru_cache(maxsize=4)
 def ask(trainer: tuple[str, ...]) -> str:
-    """What the trainer prints of itself; asked once per process."""
+    """The answer of `ncf options --json`; the trainer is started once per process."""
     command = " ".join((*trainer[1:], "options --json"))
     try:
         answer = subprocess.run(

@@ -55,7 +55,7 @@ def check(
     if not accept:
         raise UserError(
             f"{folder}: {what} ({changes}): the suite was changed. Change it back, give the "
-            "changed one another name, or accept it with --accept-plan-change (the old records "
+            "changed one another name, or accept it with --accept_plan_change (the old records "
             "are kept, and enter no table)"
         )
     say(f"accepted: {what} ({changes}); they are kept, and enter no table")

@@ -146,7 +146,7 @@ WRONG = {
         {"timeouts": [("ranks=1", 2000.0, 3600.0)]},
         "warn", "ranks=1: a run took 2000 s, and its time-out is 3600 s", "timeout_s to 6000",
     ),
-    "unreadable": ({"unreadable": 3}, "warn", "3 stored files cannot be read", "bench check"),
+    "unreadable": ({"unreadable": 3}, "warn", "3 stored files cannot be read", "ncf-bench check"),
 }  # fmt: skip
 
 

@@ -36,7 +36,7 @@ def test_a_changed_suite_is_refused_with_what_changed_and_the_way_out(tmp_path):
     message = str(caught.value)
     assert "4 stored attempts" in message
     assert "ranks=1,precision=fp32: epochs 8 is now 9" in message
-    assert "--accept-plan-change" in message
+    assert "--accept_plan_change" in message
     assert "\n" not in message
 
 

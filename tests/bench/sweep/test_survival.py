@@ -196,7 +196,7 @@ def test_a_changed_suite_makes_new_cells_and_keeps_the_old_records(tmp_path):
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert ": epochs 2 is now 3): the suite was changed" in err
-    assert "--accept-plan-change" in err
+    assert "--accept_plan_change" in err
     assert len(load(world.results).attempts) == 4, "nothing was run"
     code, out, _ = world.finish("stub.toml", "--no-report", "--accept-plan-change")
     assert code == 0
