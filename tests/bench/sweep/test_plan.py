@@ -8,7 +8,7 @@ from sample_records import ML_100K, make_attempt, make_run, make_suite
 from bench.errors import UserError
 from bench.host.machine import Gpu, Host
 from bench.records.identity import DataIdentity
-from bench.suite.model import DataSpec, Suite, cells, make_cell
+from bench.suite.model import cells, make_cell
 from bench.sweep.plan import Durations, Selection, make_plan, mixtures, require_available
 
 HERE = Host("cpu", 2, 8 << 30, no_gpus="no driver", machine_id="here", horovodrun="/h")
@@ -227,11 +227,8 @@ def test_json_has_no_not_a_number_and_says_why_a_cell_is_missing():
 
 
 def test_ten_thousand_runs_are_planned_at_once():
-    suite = Suite(
-        "big", "", "", DataSpec("tiny"), {},
-        {"ranks": tuple(range(1, 21)), "epochs": tuple(range(1, 41))},
-        tuple(range(1, 14)), 1.0, 1, (), None,
-    )  # fmt: skip
+    axes = {"ranks": tuple(range(1, 21)), "epochs": tuple(range(1, 41))}
+    suite = make_suite(train={}, axes=axes, seeds=tuple(range(1, 14)))
     host = dataclasses.replace(HERE, cores=64)
     made = plan(suite=suite, host=host)
     assert len(made.runs) == made.total == 10400

@@ -73,7 +73,7 @@ def test_a_stop_stores_an_interrupted_run_and_exits_with_130(number, tmp_path):
     assert process.returncode == 130
     assert ": interrupted (" in out
     assert "FAILED" not in out, "what the user wished is no failure"
-    assert "interrupted (run again to go on)" in out
+    assert "interrupted (run again to continue)" in out
     assert [a.status for a in load(world.results).attempts] == ["interrupted"]
     assert world.orphans() == []
     assert world.finish()[0] == 0
@@ -88,7 +88,7 @@ def test_a_stop_while_data_are_prepared_exits_with_130_too(tmp_path):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "interrupted while the data were being made" in out
+    assert "interrupted while the data were being prepared" in out
     assert world.orphans() == []
     assert world.finish()[0] == 0
 
@@ -147,7 +147,7 @@ def test_a_crashing_rank_does_not_stop_the_sweep_and_the_next_run_mends_it(tmp_p
     assert code == 1
     assert out.count("FAILED: crash (rank 1, exit code 1") == 2
     assert "    | ValueError: rank 1 fell over" in out
-    assert "4 of 6 runs are stored; failed: 2 crash (run again to go on)" in out
+    assert "4 of 6 runs are stored; failed: 2 crash (run again to continue)" in out
     assert world.orphans() == []
     code, out, _ = world.finish("stub.toml", "--no-report", **env)
     assert code == 1, "the runs of one rank had their first failure now"
