@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bench.render.regions import Region
 
 PUBLISHED = "published"
-"""Stands for a suite in regions: NVIDIA's tables."""
+"""Name of NVIDIA's tables, instead of a suite."""
 
 
 def report_arguments(parser: Parser) -> None:
@@ -64,30 +64,44 @@ def report_arguments(parser: Parser) -> None:
 
 def report(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Redraw tables and pictures, print tables, or update a file."""
-    from bench.analysis.aggregate import Notation
+    from bench.report.build import published_page, write_report
 
-    notation = Notation(parsed.aggregate, parsed.numbers)
     _check_combinations(parsed)
+    csv = published_csv(parsed.results)
     if parsed.update:
-        return _update(parsed, trainer, notation)
-    if parsed.published:
-        return _print_published(parsed)
-    names = [parsed.suite] if parsed.suite else _suites_with_records(parsed.results)
+        return _update(parsed, trainer)
+    if parsed.published and not parsed.format:
+        from bench.render.formats import markdown_page
+
+        print(markdown_page(published_page(csv, parsed.numbers)))
+        return OK
+    stored = [name for name in suites.shipped() if (parsed.results / name / "records").is_dir()]
+    names = [PUBLISHED] if parsed.published else [parsed.suite] if parsed.suite else stored
     if not names:
         raise UserError(
             f"{parsed.results} holds no records of a shipped suite: run one first, for example "
             "`ncf-bench smoke`, or name a suite"
         )
     if parsed.format:
-        return _print_tables(parsed, trainer, names, notation)
-    from bench.report.build import write_report
+        from bench.render.formats import tables_text
 
-    csv = published_csv(parsed.results)
+        chosen: list[Tabled] = []
+        for name in names:
+            chosen += _chosen(_tables(parsed, trainer, name), parsed.table, name)
+        print(tables_text(chosen, parsed.format))
+        return OK
     for name in names:
         suite = load_suite(name, trainer)
+        notation = _notation(parsed)
         for path in write_report(suite, parsed.results, parsed.plots, csv, notation):
             print(path)
     return OK
+
+
+def _notation(parsed: argparse.Namespace) -> Notation:
+    from bench.analysis.aggregate import Notation
+
+    return Notation(parsed.aggregate, parsed.numbers)
 
 
 def _check_combinations(parsed: argparse.Namespace) -> None:
@@ -102,42 +116,16 @@ def _check_combinations(parsed: argparse.Namespace) -> None:
         raise UserError("--published prints published figures only: drop the suite and --aggregate")
 
 
-def _suites_with_records(results: Path) -> list[str]:
-    return [name for name in suites.shipped() if (results / name / "records").is_dir()]
-
-
-def _print_published(parsed: argparse.Namespace) -> int:
-    from bench.render.formats import markdown_page, tables_text
-    from bench.report.build import published_page
-
-    nodes = published_page(published_csv(parsed.results), parsed.numbers)
-    if parsed.format:
-        print(tables_text(_chosen(_tabled(nodes), parsed.table, "published"), parsed.format))
-    else:
-        print(markdown_page(nodes))
-    return OK
-
-
-def _print_tables(
-    parsed: argparse.Namespace, trainer: tuple[str, ...], names: Sequence[str], notation: Notation
-) -> int:
-    from bench.render.formats import tables_text
-    from bench.report.build import tables
+def _tables(parsed: argparse.Namespace, trainer: tuple[str, ...], name: str) -> list[Tabled]:
+    """The tables of a suite; NVIDIA's for the name `published`."""
+    from bench.render.model import Tabled
+    from bench.report.build import published_page, tables
 
     csv = published_csv(parsed.results)
-    found: list[Tabled] = []
-    for name in names:
-        suite = load_suite(name, trainer)
-        own = tables(suite, parsed.results, csv, notation)
-        found += _chosen(own, parsed.table, suite.name)
-    print(tables_text(found, parsed.format))
-    return OK
-
-
-def _tabled(nodes: Sequence[object]) -> list[Tabled]:
-    from bench.render.model import Tabled
-
-    return [node for node in nodes if isinstance(node, Tabled)]
+    if name == PUBLISHED:
+        nodes = published_page(csv, parsed.numbers)
+        return [node for node in nodes if isinstance(node, Tabled)]
+    return list(tables(load_suite(name, trainer), parsed.results, csv, _notation(parsed)))
 
 
 def _chosen(tables: Sequence[Tabled], name: str | None, of: str, where: str = "") -> list[Tabled]:
@@ -148,43 +136,34 @@ def _chosen(tables: Sequence[Tabled], name: str | None, of: str, where: str = ""
     """
     if name is None:
         return list(tables)
-    found = [table for table in tables if table.name == name]
-    if not found:
-        known = list(dict.fromkeys(table.name for table in tables))
+    chosen = [table for table in tables if table.name == name]
+    if not chosen:
+        names = list(dict.fromkeys(table.name for table in tables))
         raise UserError(
-            f"{where or '--table'}: {of} has no table {name!r}{did_you_mean(name, known)} "
-            f"(it has: {', '.join(known)})"
+            f"{where or '--table'}: {of} has no table {name!r}{did_you_mean(name, names)} "
+            f"(it has: {', '.join(names)})"
         )
-    return found
+    return chosen
 
 
-def _update(parsed: argparse.Namespace, trainer: tuple[str, ...], notation: Notation) -> int:
+def _update(parsed: argparse.Namespace, trainer: tuple[str, ...]) -> int:
     """Replace the regions of a file; nothing is written unless every one of them can be."""
     from bench.files import write_if_changed
     from bench.render.formats import captioned
     from bench.render.regions import replace
-    from bench.report.build import published_page, tables
 
-    csv = published_csv(parsed.results)
-    made: dict[str, list[Tabled]] = {}
+    of_suite: dict[str, list[Tabled]] = {}
 
     def render(region: Region) -> str | None:
         if parsed.suite and region.suite != parsed.suite:
             return None
-        if region.suite not in made:
-            if region.suite == PUBLISHED:
-                made[PUBLISHED] = _tabled(published_page(csv, parsed.numbers))
-            else:
-                made[region.suite] = _of_suite(region)
-        found = _chosen(made[region.suite], region.table, region.suite, region.where)
-        return "\n\n".join(captioned(one) for one in found)
-
-    def _of_suite(region: Region) -> list[Tabled]:
-        try:
-            suite = load_suite(region.suite, trainer)
-            return tables(suite, parsed.results, csv, notation)
-        except UserError as error:
-            raise UserError(f"{region.where}: {error}") from None
+        if region.suite not in of_suite:
+            try:
+                of_suite[region.suite] = _tables(parsed, trainer, region.suite)
+            except UserError as error:
+                raise UserError(f"{region.where}: {error}") from None
+        chosen = _chosen(of_suite[region.suite], region.table, region.suite, region.where)
+        return "\n\n".join(captioned(table) for table in chosen)
 
     file = parsed.update.resolve() if parsed.update.is_symlink() else parsed.update
     try:
@@ -224,14 +203,14 @@ def scaling(parsed: argparse.Namespace, _trainer: tuple[str, ...]) -> int:
     from bench.render.formats import markdown_page
 
     series = known(published.read(published_csv(parsed.results)))
-    own = [one for one in series if one.system == parsed.system]
-    if not own:
-        systems = list(dict.fromkeys(one.system for one in series))
+    chosen = [item for item in series if item.system == parsed.system]
+    if not chosen:
+        systems = list(dict.fromkeys(item.system for item in series))
         raise UserError(
             f"--system {parsed.system}: no throughputs of 1 GPU and several are published"
             f"{did_you_mean(parsed.system, systems)} (there are: {', '.join(systems)})"
         )
     print(markdown_page(document(series, parsed.system)))
-    picture = render(prediction_curves, own, parsed.system)
+    picture = render(prediction_curves, chosen, parsed.system)
     print(*write_picture(picture, parsed.plots / "scaling" / "model"), sep="\n")
     return OK
