@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.analysis.metrics import ENERGY, FLOPS_LIMIT, PAIRS, RANKING, batches
 from bench.stats.summary import Missing, Summary, summarize
+from bench.suite.model import PRECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from bench.records.identity import Condition, Machine
     from bench.suite.model import Cell
     from ncf.record import RunRecord
-
-PRECISIONS = ("fp32", "tf32", "amp")
-"""In this order wherever precisions stand side by side."""
 
 
 @dataclass(frozen=True)

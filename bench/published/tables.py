@@ -12,6 +12,7 @@ from bench.published.figures import SOURCES, distinct, is_inverted, lookup, sele
 from bench.render import units
 from bench.render.model import Cell, Heading, Number, Quote, Table, Tabled, Text
 from bench.stats.summary import Missing, ratio
+from bench.suite.model import PRECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from bench.render.model import Node
     from bench.stats.summary import Value
 
-_PRECISIONS = ("fp32", "tf32", "amp")
 _LATENCIES = (("mean", "mean"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %"))
 _WAYS = {"best": "best run", "average": "average of runs"}
 
@@ -203,7 +203,7 @@ def _gpus(figures: Sequence[Figure]) -> list[int]:
 
 def _precisions(figures: Sequence[Figure]) -> list[str]:
     found = set(distinct(figures, "precision"))
-    return [precision for precision in _PRECISIONS if precision in found]
+    return [precision for precision in PRECISIONS if precision in found]
 
 
 def _states_batch(figures: Sequence[Figure]) -> bool:

@@ -26,6 +26,7 @@ LAUNCHERS = ("auto", "horovodrun", "mpirun")
 MEASURES = ("speed", "accuracy")
 DEVICES = ("gpu", "cpu")
 PRECISIONS = ("fp32", "tf32", "amp")
+"""In the order in which tables show them."""
 
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
