@@ -144,7 +144,11 @@ class Answer:
 
 
 class Driver:
-    """A connection to the driver. Questions are the names of NVML's functions."""
+    """A connection to the driver. Questions are the names of NVML's functions.
+
+    TensorFlow is never asked: a framework that lists its devices takes all of them, before the
+    trainer can pin one to each rank.
+    """
 
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml

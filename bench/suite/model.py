@@ -132,7 +132,7 @@ class Suite:
         margin_speed: the relative loss of throughput that would matter.
         gate_metrics: what the gate decides on; see bench.analysis.metrics.
         gate_looks: runs a cell after which a sequential gate looks at them.
-        without: flags of runs that the report leaves out (see bench.flags).
+        without: flags of runs that the report leaves out (see bench.host.samples).
         compare: levels of axes whose speed and memory the report divides by a reference's.
         equivalence: levels of axes whose accuracy is tested against a reference's, beside the
             precisions.

@@ -200,6 +200,10 @@ def _text(value: Any) -> str:
 def read_titles(path: Path, encoding: str) -> dict[str, str]:
     """Title of every id in the file; a header line is one more entry that no item uses.
 
+    The first column is the id as in the ratings, the second the title: movies.csv, movies.dat,
+    u.item, or columns separated by tabs. MovieLens uses two encodings, UTF-8 in the newer sets and
+    latin-1 in ml-100k and ml-1m, so the caller names the encoding.
+
     Raises:
         UserError: unreadable, not in that encoding, or without two columns; names the way out.
     """

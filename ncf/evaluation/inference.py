@@ -69,7 +69,8 @@ TAILS = {f"p{q * 100:.0f}": q for q in FEWEST}
 def latency_summary(latencies: Latencies) -> dict[str, Any]:
     """Figures of one batch size: scores and users (or pairs) per second, seconds per call.
 
-    Percentiles without enough calls are None.
+    Throughput is scores divided by the seconds of the same calls, without the warm-up. Percentiles
+    without enough calls (`ncf.record.FEWEST`) are None.
     """
     seconds = latencies.seconds
     total = math.fsum(seconds)

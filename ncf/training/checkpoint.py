@@ -197,7 +197,7 @@ def _first(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Restored:
-    """A model read from a file, and what the file says about itself."""
+    """The weights of a checkpoint, without the optimizer, and what the file says about itself."""
 
     path: Path
     parameters: model.Parameters

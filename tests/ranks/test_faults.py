@@ -2,7 +2,7 @@
 
 Every job must end within a minute of the fault, as a typed failure that names the rank, with
 nothing left running and all that was stored before untouched. The faults are planted from outside
-(tests/faulty_trainer.py); the product knows nothing of them.
+(tests/support/faulty_trainer.py); the product knows nothing of them.
 """
 
 from __future__ import annotations
