@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, TypedDict
 
-from bench.analysis.labels import counted
+from bench.analysis.labels import counted, sample
 from bench.analysis.metrics import THROUGHPUT
 from bench.render import units
-from bench.render.model import Cell, Number
+from bench.render.model import Estimate, Sample
 from bench.stats import summary as stats
 from bench.stats.summary import Missing, Ratio
 
@@ -31,6 +31,13 @@ _EXPLAINED = {
     "more runs, the better they look. `worst`: the worst run; `n`: runs to choose from; `n/a`: "
     "there is no such number, with the reason.",
 }
+
+
+class _Spread(TypedDict, total=False):
+    low: float
+    high: float
+    spread: Literal["ci", "extremes", "sd", "worst", "unknown"]
+    other: float | None
 
 
 @dataclass(frozen=True)
@@ -59,41 +66,54 @@ class Notation:
             return data.max if better == "higher" else data.min
         return data.mean if self.aggregate == "mean" else data.median
 
-    def text(self, data: Summary, form: units.Formatter, better: str) -> str:
-        """The number with its spread."""
-        if self.aggregate == "median":
-            return units.summary(data, form)
-        value = form(self.value(data, better))
-        if self.aggregate == "mean":
-            return f"{value} (SD {'n/a' if data.sd is None else form(data.sd)})"
-        worst = form(data.min if better == "higher" else data.max)
-        return f"{value} (worst {worst})" if data.n > 1 else value
-
     def measured(
-        self, pool: Pool, measure: Metric, form: units.Formatter, *, total_shown: bool = False
-    ) -> Cell:
-        """A cell of a table: number, spread, sample size and what is missing from it.
+        self, pool: Pool, metric: Metric, form: units.Formatter, *, total_shown: bool = False
+    ) -> Estimate:
+        """What the runs of a cell say: number, spread, sample size and what is missing from it.
 
-        With `total_shown` a column of its own tells the number of runs: it stands here only where
-        it is another.
+        With `total_shown` a column of its own has the number of runs: it is written here only
+        where it is another.
         """
-        data = pool.summary(measure)
+        data = pool.summary(metric)
         keys = () if pool.tally.outside else (pool.tally.cell.key,)
         if isinstance(data, Missing):
             reason = data.reason if pool.runs else counted(0, pool.tally)
-            return Cell(units.not_available(reason), Number(None, n=0, unit=measure.unit), keys)
-        text = self.text(data, form, measure.better)
-        if not total_shown or data.n < len(pool.runs):
-            text += f", {counted(data.n, pool.tally)}"
-        return Cell(text, self._number(data, measure), keys)
+            return Estimate(None, form, reason, n=0, unit=metric.unit, sources=keys)
+        size, written = sample(data.n, pool.tally), not total_shown or data.n < len(pool.runs)
+        shown = size if isinstance(size, Sample) and written else None
+        return self.estimate(data, form, metric.better, shown, keys, metric.unit)
 
-    def _number(self, data: Summary, measure: Metric) -> Number:
-        value = self.value(data, measure.better)
-        if data.n == 1:
-            return Number(value, n=1, unit=measure.unit)
-        if self.aggregate == "median" and data.low is not None:
-            return Number(value, data.low, data.high, data.n, measure.unit)
-        return Number(value, data.min, data.max, data.n, measure.unit)
+    def estimate(
+        self,
+        data: Summary,
+        form: units.Formatter,
+        better: str,
+        sample: Sample | None = None,
+        sources: tuple[str, ...] = (),
+        unit: str = "",
+    ) -> Estimate:
+        """One number of several runs with its spread."""
+        return Estimate(
+            self.value(data, better),
+            form,
+            n=data.n,
+            sample=sample,
+            unit=unit,
+            sources=sources,
+            **self._spread(data, better),
+        )
+
+    def _spread(self, data: Summary, better: str) -> _Spread:
+        """The interval or the extremes; with means and bests the extremes are not written."""
+        extremes: _Spread = {} if data.n == 1 else {"low": data.min, "high": data.max}
+        if self.aggregate == "mean":
+            return {**extremes, "spread": "sd", "other": data.sd}
+        if self.aggregate == "best":
+            worst = data.min if better == "higher" else data.max
+            return {**extremes, "spread": "worst", "other": worst} if data.n > 1 else extremes
+        if data.low is not None and data.high is not None:
+            return {"low": data.low, "high": data.high, "spread": "ci"}
+        return {**extremes, "spread": "unknown" if data.n == 1 else "extremes"}
 
     def ratio(
         self, above: Summary, below: Summary, measure: Metric = THROUGHPUT
@@ -106,18 +126,32 @@ class Notation:
             return ratio
         return Ratio(ratio, None, None, None, None)
 
-    def ratio_text(self, data: Ratio | Missing) -> str:
-        """A ratio with its spread; means and bests have none."""
-        if isinstance(data, Missing) or self.aggregate == "median":
-            return units.ratio_summary(data)
-        return units.ratio(data.value)
+    def ratio_estimate(
+        self, data: Ratio | Missing, sources: tuple[str, ...], ranks: int | None = None
+    ) -> Estimate:
+        """A ratio with its spread, which means and bests do not have.
 
-    def ratio_cell(self, data: Ratio | Missing, keys: tuple[str, ...]) -> Cell:
-        """A ratio as a cell."""
+        Args:
+            data: the ratio, or why there is none.
+            sources: the cells that it was made of.
+            ranks: of a speed-up over one rank, whose share of the ideal is written, too.
+        """
         if isinstance(data, Missing):
-            return Cell(units.not_available(data.reason), Number(None, unit="ratio"), keys)
-        low, high = (data.low, data.high) if data.low is not None else (data.min, data.max)
-        return Cell(self.ratio_text(data), Number(data.value, low, high, unit="ratio"), keys)
+            return Estimate(None, units.ratio, data.reason, unit="ratio", sources=sources)
+        made = Estimate(
+            data.value,
+            units.ratio,
+            unit="ratio",
+            sources=sources,
+            share=None if ranks is None else data.value / ranks,
+        )
+        if self.aggregate != "median":
+            return made
+        if data.low is not None and data.high is not None:
+            return replace(made, low=data.low, high=data.high, spread="ci")
+        if data.min is not None and data.max is not None:
+            return replace(made, low=data.min, high=data.max, spread="extremes")
+        return replace(made, spread="unknown")
 
     def rate_form(self, rates: list[float]) -> units.Formatter:
         """How the rates of one table are written."""

@@ -125,9 +125,11 @@ SPEEDUPS = (("amp", "fp32"), ("amp", "tf32"))
 """Mixed over full precision, always this way up: above 1 means that mixed is faster."""
 
 
-def speedup(row: Row, mixed: str, full: str, notation: Notation = DEFAULT) -> Ratio | Missing:
-    """Throughput of mixed over full precision in one row."""
-    return _throughput_ratio(row.pools.get(mixed), row.pools.get(full), notation)
+def speedup(
+    row: Row, mixed: str, full: str, notation: Notation = DEFAULT, metric: Metric = THROUGHPUT
+) -> Ratio | Missing:
+    """A rate of mixed over that of full precision in one row."""
+    return _rate_ratio(row.pools.get(mixed), row.pools.get(full), notation, metric)
 
 
 def scaling(
@@ -137,15 +139,18 @@ def scaling(
     base = block.baseline(row, precision)
     if base is None:
         return Missing("no cell with 1 rank")
-    return _throughput_ratio(row.pools.get(precision), base, notation)
+    return _rate_ratio(row.pools.get(precision), base, notation)
 
 
-def _throughput_ratio(
-    numerator: Pool | None, denominator: Pool | None, notation: Notation
+def _rate_ratio(
+    numerator: Pool | None,
+    denominator: Pool | None,
+    notation: Notation,
+    metric: Metric = THROUGHPUT,
 ) -> Ratio | Missing:
     if numerator is None or denominator is None:
         return Missing("not in the grid")
-    above, below = numerator.summary(THROUGHPUT), denominator.summary(THROUGHPUT)
+    above, below = numerator.summary(metric), denominator.summary(metric)
     if isinstance(below, Missing):
         return Missing(f"baseline: {below.reason}")
     if isinstance(above, Missing):
@@ -154,7 +159,7 @@ def _throughput_ratio(
         numerator.runs[0].global_batch
     }:
         return Missing("global batch differs")
-    return notation.ratio(above, below)
+    return notation.ratio(above, below, metric)
 
 
 def arm_ratio(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from bench.analysis.grid import Block
 from bench.records.identity import Machine, gpus_text
 from bench.render import units
+from bench.render.model import Sample
 
 if TYPE_CHECKING:
     from bench.analysis.grid import Block, Row, Tally
@@ -19,19 +20,23 @@ def precision_label(block: Block, precision: str) -> str:
     return f"AMP ({', '.join(types)})" if precision == "amp" and types else precision.upper()
 
 
-def counted(n: int, tally: Tally) -> str:
-    """The sample size and what is missing from it: "n=3", "n=7/20, 2 oom, 11 not run"."""
+def sample(n: int, tally: Tally) -> Sample | str:
+    """The sample size and what is missing from it; words where the cell is not in the grid."""
     if tally.outside:
         return "not in the grid"
-    if tally.complete and n >= len(tally.planned):
-        return f"n={n}"
-    parts = [f"n={n}/{len(tally.planned)}"]
-    parts += [f"{count} {status}" for status, count in tally.unresolved.items()]
+    planned = len(tally.planned)
+    if tally.complete and n >= planned:
+        return Sample(n)
     if tally.unavailable:
-        parts.append("not available")
-    elif tally.not_run:
-        parts.append(f"{tally.not_run} not run")
-    return ", ".join(parts)
+        return Sample(n, planned, tuple(tally.unresolved.items()), "not available")
+    not_run = (("not run", tally.not_run),) if tally.not_run else ()
+    return Sample(n, planned, (*tally.unresolved.items(), *not_run))
+
+
+def counted(n: int, tally: Tally) -> str:
+    """The same in words: "n=3", "n=7/20, 2 oom, 11 not run"."""
+    size = sample(n, tally)
+    return size if isinstance(size, str) else f"n={size}"
 
 
 def axes_text(axes: Any) -> str:
@@ -50,9 +55,15 @@ def word_names(block: Block) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, value in values if isinstance(value, str)))
 
 
-def head(row: Row) -> tuple[str, ...]:
-    """The first cells of a line: ranks, then the other axes."""
-    return (str(row.ranks), *(plain(value) for _, value in row.rest))
+def head(row: Row) -> tuple[str | int | float, ...]:
+    """The first items of a line: ranks, then the other axes; numbers stay numbers."""
+    return (row.ranks, *(item(value) for _, value in row.rest))
+
+
+def item(value: Any) -> str | int | float:
+    """A value of an axis in a table."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if number else plain(value)
 
 
 def plain(value: Any) -> str:

@@ -6,16 +6,15 @@ import json
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from bench.render import units
 from bench.render.formats import markdown_page
-from bench.render.model import Cell, Heading, Items, Number, Table, Tabled, Text
+from bench.render.model import Column, Estimate, Heading, Items, Several, Tabled, Text, build
 from bench.stats.decision import EQUIVALENT, IMPROVED, INCONCLUSIVE, NOT_COMPARABLE, REGRESSED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.gate.compare import Line
-    from bench.render.model import Node
+    from bench.render.model import Node, Table
 
 WORST_FIRST = (REGRESSED, NOT_COMPARABLE, INCONCLUSIVE, IMPROVED, EQUIVALENT)
 LEGEND = (
@@ -33,54 +32,54 @@ def headline(lines: Sequence[Line]) -> str:
 
 def table(lines: Sequence[Line]) -> Table:
     """A line per cell and metric, the worst first."""
-    rows = [
-        (
-            line.label,
-            line.metric.name,
-            _value(line, line.before),
-            _value(line, line.after),
-            change(line),
-            _margin(line),
-            units.not_available() if line.answer.p is None else _p(line.answer.p),
-            f"{line.answer.n[0]}, {line.answer.n[1]}",
-            told(line),
-        )
-        for line in sorted(lines, key=lambda one: WORST_FIRST.index(one.verdict))
+    columns: list[Column[Line]] = [
+        Column("Cell", lambda line: line.label, words=True),
+        Column("Metric", lambda line: line.metric.name, words=True),
+        Column("Baseline", lambda line: _value(line, line.before)),
+        Column("Here", lambda line: _value(line, line.after)),
+        Column("Change", change),
+        Column("Margin", _margin),
+        Column("p", _p),
+        Column("n", lambda line: Several(line.answer.n)),
+        Column("Verdict", told, words=True),
     ]
-    headers = ("Cell", "Metric", "Baseline", "Here", "Change", "Margin", "p", "n", "Verdict")
-    return Table(headers, tuple(rows), ("Cell", "Metric", "Verdict"))
+    return build(sorted(lines, key=lambda line: WORST_FIRST.index(line.verdict)), columns)
 
 
-def _value(line: Line, value: float | None) -> Cell:
-    text = units.not_available("no values") if value is None else line.metric.form(value)
-    same_unit = line.metric.unit in ("fraction", "bytes") or value is None
-    shown = text if same_unit else f"{text} {line.metric.unit}"
-    return Cell(shown, Number(value, unit=line.metric.unit), (line.key,))
+def _value(line: Line, value: float | None) -> Estimate:
+    metric = line.metric
+    with_unit = metric.unit in ("fraction", "bytes")
+
+    def form(number: float) -> str:
+        return metric.form(number) if with_unit else f"{metric.form(number)} {metric.unit}"
+
+    return Estimate(value, form, "no values", unit=metric.unit, sources=(line.key,))
 
 
-def change(line: Line) -> Cell:
+def change(line: Line) -> Estimate:
     """`-5.0 % [-6.1 to -3.9]`, or the difference in the metric's own unit."""
-    answer = line.answer
-    found = [line.unscaled(value) for value in (answer.difference, answer.low, answer.high)]
-    if found[0] is None:
-        return Cell(units.not_available(), Number(None), (line.key,))
-    percent = line.metric.scale == "ratio"
-    texts = [
-        "" if value is None else (f"{100 * (value - 1):+.1f}" if percent else f"{value:+.5f}")
-        for value in found
-    ]
-    text = f"{texts[0]} %" if percent else texts[0]
-    if texts[1]:
-        text += f" [{texts[1]} to {texts[2]}]"
-    return Cell(text, Number(found[0], found[1], found[2], sum(answer.n)), (line.key,))
+    answer, percent = line.answer, line.metric.scale == "ratio"
+    value, low, high = map(line.unscaled, (answer.difference, answer.low, answer.high))
+    return Estimate(
+        value,
+        (lambda ratio: f"{100 * (ratio - 1):+.1f} %") if percent else "{:+.5f}".format,
+        low=low,
+        high=high,
+        spread="ci",
+        n=None if value is None else sum(answer.n),
+        sources=(line.key,),
+        bound_form=(lambda ratio: f"{100 * (ratio - 1):+.1f}") if percent else None,
+    )
 
 
-def _margin(line: Line) -> str:
-    return f"{line.margin:.1%}" if line.metric.scale == "ratio" else f"{line.margin:g}"
+def _margin(line: Line) -> Several:
+    return Several(
+        (line.margin,), "{:.1%}".format if line.metric.scale == "ratio" else "{:g}".format
+    )
 
 
-def _p(value: float) -> str:
-    return "< 0.0001" if value < 1e-4 else f"{value:.4f}"
+def _p(line: Line) -> Several:
+    return Several((line.answer.p,), lambda p: "< 0.0001" if p < 1e-4 else f"{p:.4f}")
 
 
 def told(line: Line) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.published.figures import SOURCES, distinct, is_inverted, lookup, select
 from bench.render import units
-from bench.render.model import Cell, Heading, Number, Quote, Table, Tabled, Text
+from bench.render.model import Estimate, Heading, Quote, Table, Tabled, Text
 from bench.stats.summary import Missing, ratio
 from bench.suite.model import PRECISIONS
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.published.figures import Figure
-    from bench.render.model import Node
+    from bench.render.model import Item, Node
     from bench.stats.summary import Value
 
 _LATENCIES = (("mean", "mean"), ("p90", "90 %"), ("p95", "95 %"), ("p99", "99 %"))
@@ -62,12 +62,12 @@ def accuracy(figures: Sequence[Figure]) -> Table:
     """Best HR@10 and time to train of one system, digits as printed."""
     precisions = _precisions(figures)
     timed = bool(select(figures, metric="time_to_train"))
-    rows = []
+    rows: list[tuple[Item, ...]] = []
     for gpus in _gpus(figures):
         cells = _head(figures, gpus)
-        cells += [_text(lookup(figures, "best_hr_at_10", gpus, p)) for p in precisions]
+        cells += [printed(lookup(figures, "best_hr_at_10", gpus, p)) for p in precisions]
         if timed:
-            cells += [_text(lookup(figures, "time_to_train", gpus, p)) for p in precisions]
+            cells += [printed(lookup(figures, "time_to_train", gpus, p)) for p in precisions]
         rows.append(tuple(cells))
     headers = [*_heads(figures), *(f"{p.upper()} best HR@10" for p in precisions)]
     if timed:
@@ -84,11 +84,11 @@ def throughput(
     all_gpus = _gpus(figures)
     pairs = [("amp", full) for full in precisions if full != "amp" and "amp" in precisions]
     scaled = len(all_gpus) > 1
-    rows = []
+    rows: list[tuple[Item, ...]] = []
     for gpus in all_gpus:
         found = {p: lookup(figures, metric, gpus, p) for p in precisions}
         cells = _head(figures, gpus)
-        cells += [_rate(found[p], form) for p in precisions]
+        cells += [printed(found[p], form) for p in precisions]
         cells += [_ratio(found[mixed], found[full]) for mixed, full in pairs]
         if scaled:
             cells += [_ratio(found[p], lookup(figures, metric, 1, p)) for p in precisions]
@@ -102,12 +102,12 @@ def throughput(
 def inference(figures: Sequence[Figure], digits: str = "auto") -> Table:
     """Inference throughput and latency of one system by precision and batch size."""
     form = _rate_form(select(figures, metric="inference_throughput"), digits)
-    rows = []
+    rows: list[tuple[Item, ...]] = []
     for precision in _precisions(figures):
         for batch in distinct(select(figures, precision=precision), "batch_per_gpu"):
             cell = select(figures, precision=precision, batch_per_gpu=batch)
             rate = lookup(cell, "inference_throughput", 1, precision)
-            cells = [precision.upper(), _batch(batch), _rate(rate, form)]
+            cells: list[Item] = [precision.upper(), _batch(batch), printed(rate, form)]
             for key, _ in _LATENCIES:
                 cells.append(milliseconds(lookup(cell, f"latency_{key}", 1, precision)))
             rows.append(tuple(cells))
@@ -163,7 +163,7 @@ def _accuracy_part(figures: Sequence[Figure], _digits: str) -> tuple[Table, str]
 
 
 def _histogram_part(figures: Sequence[Figure], _digits: str) -> tuple[Table, str]:
-    rows = tuple((f.precision.upper(), _text(f), f.aggregation or units.DASH) for f in figures)
+    rows = tuple((f.precision.upper(), printed(f), f.aggregation or units.DASH) for f in figures)
     return Table(("Precision", "Mean best HR@10", "Over"), rows, ("Precision", "Over")), ""
 
 
@@ -214,42 +214,41 @@ def _heads(figures: Sequence[Figure]) -> list[str]:
     return ["GPUs", "Batch per GPU"] if _states_batch(figures) else ["GPUs"]
 
 
-def _head(figures: Sequence[Figure], gpus: int) -> list[str]:
+def _head(figures: Sequence[Figure], gpus: int) -> list[Item]:
     if not _states_batch(figures):
-        return [str(gpus)]
+        return [gpus]
     found = [b for b in distinct(select(figures, gpus=gpus), "batch_per_gpu") if b is not None]
-    return [str(gpus), _batch(found[0]) if found else units.DASH]
+    return [gpus, _batch(found[0]) if found else units.DASH]
 
 
-def _batch(size: int) -> str:
-    return Cell(units.count(size), Number(float(size), unit="samples"))
+def _batch(size: int) -> Estimate:
+    return Estimate(float(size), units.count, unit="samples")
 
 
-def _text(figure: Figure | None) -> str:
-    return Cell(figure.text, Number(figure.value, unit=figure.unit)) if figure else units.DASH
-
-
-def _rate(figure: Figure | None, form: units.Formatter) -> str:
+def printed(figure: Figure | None, form: units.Formatter | None = None) -> Item:
+    """A published figure as its source prints it, or by `form`; a dash where there is none."""
     if figure is None:
         return units.DASH
-    return Cell(form(figure.value), Number(figure.value, unit=figure.unit))
+    text = figure.text
+    return Estimate(figure.value, form or (lambda _: text), unit=figure.unit)
 
 
-def _ratio(numerator: Figure | None, denominator: Figure | None) -> str:
+def _ratio(numerator: Figure | None, denominator: Figure | None) -> Item:
     if numerator is None or denominator is None:
         return units.DASH
-    found = ratio(numerator.value, denominator.value)
-    value = None if isinstance(found, Missing) else found
-    return Cell(units.show(found, units.ratio), Number(value, unit="ratio"))
+    quotient = ratio(numerator.value, denominator.value)
+    if isinstance(quotient, Missing):
+        return Estimate(None, units.ratio, quotient.reason, unit="ratio")
+    return Estimate(quotient, units.ratio, unit="ratio")
 
 
-def milliseconds(figure: Figure | None) -> str:
+def milliseconds(figure: Figure | None) -> Item:
     """A published latency in milliseconds; a dash where the source gives none."""
     if figure is None:
         return units.DASH
     # Three digits fewer than the seconds had: no precision that the source did not print.
-    text = f"{figure.value * 1e3:.{max(0, len(figure.text.partition('.')[2]) - 3)}f}"
-    return Cell(text, Number(figure.value, unit=figure.unit))
+    digits = max(0, len(figure.text.partition(".")[2]) - 3)
+    return Estimate(figure.value, lambda seconds: f"{seconds * 1e3:.{digits}f}", unit=figure.unit)
 
 
 def _rate_form(figures: Sequence[Figure], digits: str = "auto") -> units.Formatter:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from bench.render.model import Cell, Heading, Image, Items, Number, Quote, Tabled, Text, markdown
+from bench.render.model import Estimate, Heading, Image, Items, Quote, Tabled, Text, markdown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from bench.render.model import Node
+    from bench.render.model import Item, Node
 
 FORMATS = ("markdown", "csv", "json", "latex")
 
@@ -69,23 +69,15 @@ def _plain(one: Tabled) -> dict[str, Any]:
         "about": one.about,
         "condition": one.condition or None,
         "columns": list(table.headers),
-        "rows": [[_plain_cell(cell) for cell in row] for row in table.rows],
+        "rows": [[_plain_item(item) for item in row] for row in table.rows],
     }
 
 
-def _plain_cell(cell: str) -> dict[str, Any]:
-    number = cell.number if isinstance(cell, Cell) else None
-    if number is None:
-        return {"text": str(cell)}
-    return {
-        "text": str(cell),
-        "value": number.value,
-        "low": number.low,
-        "high": number.high,
-        "n": number.n,
-        "unit": number.unit,
-        "cells": list(cell.keys) if isinstance(cell, Cell) else [],
-    }
+def _plain_item(item: Item) -> dict[str, Any]:
+    if not isinstance(item, Estimate):
+        return {"text": str(item)}
+    numbers = {name: getattr(item, name) for name in ("value", "low", "high", "n", "unit")}
+    return {"text": str(item), **numbers, "cells": list(item.sources)}
 
 
 def _csv(one: Tabled) -> str:
@@ -97,12 +89,12 @@ def _csv(one: Tabled) -> str:
     columns: list[list[str]] = []
     headers: list[str] = []
     for index, header in enumerate(table.headers):
-        cells = [row[index] for row in table.rows]
-        numbers = [cell.number if isinstance(cell, Cell) else None for cell in cells]
+        items = [row[index] for row in table.rows]
+        numbers = [item if isinstance(item, Estimate) else None for item in items]
         found = [number for number in numbers if number is not None]
         if not found:
             headers.append(header)
-            columns.append([str(cell) for cell in cells])
+            columns.append([str(item) for item in items])
             continue
         unit = next((number.unit for number in found if number.unit), "")
         named = header if not unit or unit in header else f"{header} ({unit})"
@@ -120,7 +112,7 @@ def _csv(one: Tabled) -> str:
     return f"# {caption}\n{out.getvalue().rstrip()}"
 
 
-def _field(number: Number | None, part: str) -> str:
+def _field(number: Estimate | None, part: str) -> str:
     value = None if number is None else getattr(number, part)
     return "" if value is None else repr(value) if isinstance(value, float) else str(value)
 
@@ -128,12 +120,11 @@ def _field(number: Number | None, part: str) -> str:
 def _latex(one: Tabled) -> str:
     """A `table` with booktabs rules; `%`, `_`, `&` and the like are escaped."""
     table = one.table
-    align = ["left" if header in table.left else "right" for header in table.headers]
     body = tabulate(
-        table.rows,
+        table.text_rows(),
         headers=table.headers,
         tablefmt="latex_booktabs",
-        colalign=align,
+        colalign=table.alignment(),
         disable_numparse=True,
     )
     caption = _latex_escaped(f"{one.title}. {one.about}".strip())

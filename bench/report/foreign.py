@@ -9,7 +9,7 @@ from bench.analysis.metrics import BEST_HR, THROUGHPUT
 from bench.foreign.run import PROGRAMS, best_hr, throughput, time_to_best
 from bench.render import units
 from bench.render.html import RunList
-from bench.render.model import Cell, Heading, Items, Number, Table, Tabled, Text
+from bench.render.model import Estimate, Heading, Items, Sample, Table, Tabled, Text
 from bench.stats.summary import Missing, summarize
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bench.analysis.grid import Block, Pool
     from bench.analysis.metrics import Metric
     from bench.foreign.run import ForeignRun
-    from bench.render.model import Node
+    from bench.render.model import Item, Node
     from bench.stats.summary import Summary, Value
 
 NAMES = {"amp": "AMP", "fp32": "FP32", "tf32": "TF32", None: "full (FP32 or TF32: not stated)"}
@@ -66,10 +66,10 @@ def run_lists(runs: Sequence[ForeignRun]) -> list[RunList]:
             rows = tuple(
                 (
                     run.file,
-                    "" if run.seed is None else str(run.seed),
+                    "" if run.seed is None else run.seed,
                     "finished" if run.finished else "cut",
-                    units.show(best_hr(run), _hit_rate),
-                    units.show(throughput(run), units.count),
+                    _single(best_hr(run), _hit_rate),
+                    _single(throughput(run), units.count),
                     run.started_at or "",
                     "record",
                 )
@@ -192,7 +192,7 @@ def _table(
         key = _key(number, ranks, name)
         rows.append(
             (
-                str(ranks) if ranks else units.not_available("not in the log"),
+                ranks or units.not_available("not in the log"),
                 name,
                 *_pair(own, key, best_hr, pool, BEST_HR, _hit_rate, notation),
                 _gap(own, pool, block, notation, reasons),
@@ -204,6 +204,12 @@ def _table(
     headers: tuple[str, ...] = ("Ranks", "Precision", "HR theirs", "HR ours", "Ours - theirs")
     headers += ("Time to best theirs (s)", "Samples/s theirs", "Samples/s ours", "Ours / theirs")
     return Table(headers, tuple(rows), ("Precision",))
+
+
+def _single(value: Value, form: units.Formatter) -> Estimate:
+    if isinstance(value, Missing):
+        return Estimate(None, form, value.reason)
+    return Estimate(value, form)
 
 
 def _hit_rate(value: float) -> str:
@@ -222,13 +228,12 @@ def _theirs(
     form: units.Formatter,
     notation: Notation,
     better: str = "higher",
-) -> str:
+) -> Item:
     data = _over(runs, measure)
     if data is None:
         reason = measure(runs[0])
         return units.not_available(reason.reason if isinstance(reason, Missing) else "")
-    text = f"{notation.text(data, form, better)}, n={data.n}"
-    return Cell(text, Number(notation.value(data, better), n=data.n), (key,))
+    return notation.estimate(data, form, better, sample=Sample(data.n), sources=(key,))
 
 
 def _pair(
@@ -239,7 +244,7 @@ def _pair(
     ours: Metric,
     form: units.Formatter,
     notation: Notation,
-) -> tuple[str, str]:
+) -> tuple[Item, Item]:
     theirs = _theirs(runs, key, measure, form, notation)
     if pool is None:
         return theirs, units.not_available("no such cell")
@@ -259,7 +264,7 @@ def _gap(
     block: Block,
     notation: Notation,
     reasons: Sequence[str],
-) -> str:
+) -> Item:
     """Only where HR@k is the same quantity: the same k and the same number of candidates."""
     theirs = _over(runs, best_hr)
     ours = pool.summary(BEST_HR) if pool else Missing("")
@@ -275,16 +280,17 @@ def _gap(
     if any("data" in reason for reason in reasons):
         return units.not_available("other data")
     gap = notation.value(ours, "higher") - notation.value(theirs, "higher")
-    return Cell(f"{gap:+.5f}", Number(gap, unit="fraction"))
+    return Estimate(gap, "{:+.5f}".format, unit="fraction")
 
 
 def _ratio(
     runs: Sequence[ForeignRun], pool: Pool | None, notation: Notation, reasons: Sequence[str]
-) -> str:
+) -> Item:
     theirs = _over(runs, throughput)
     ours = pool.summary(THROUGHPUT) if pool else Missing("")
     if theirs is None or isinstance(ours, Missing):
         return units.DASH
     if reasons:
         return units.not_available("not comparable")
-    return notation.ratio_cell(notation.ratio(ours, theirs), (pool.tally.cell.key,) if pool else ())
+    sources = (pool.tally.cell.key,) if pool else ()
+    return notation.ratio_estimate(notation.ratio(ours, theirs), sources)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from bench.analysis import contrasts
 from bench.analysis.aggregate import DEFAULT
-from bench.analysis.contrasts import SPEEDUPS, arm_ratio
-from bench.analysis.labels import counted, head, precision_label, rest_names, word_names
+from bench.analysis.labels import sample
 from bench.analysis.metrics import (
     LATENCIES,
     PAIRS,
@@ -19,7 +18,9 @@ from bench.analysis.metrics import (
     users_rate,
 )
 from bench.render import units
-from bench.render.model import Cell, Number, Table
+from bench.render.model import Column, Estimate, build
+from bench.report import verdicts
+from bench.report.columns import cell_columns, precision_columns, row_columns, speedup_columns
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
@@ -28,97 +29,83 @@ if TYPE_CHECKING:
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool, Row
     from bench.analysis.metrics import Metric
-    from bench.stats.summary import Ratio
+    from bench.render.model import Item, Table
+    from bench.report.columns import CellLine, PairLine
+    from bench.report.verdicts import ArmPair
     from bench.suite.model import Contrast
+    from ncf.record import Latencies
 
 NAMES = tuple(f"{what if what[0] == 'p' else what.capitalize()} (ms)" for what in LATENCIES)
 
 
 def throughput(block: Block, notation: Notation = DEFAULT) -> Table:
     """Samples/s by batch size and precision, and the speed-up of mixed precision."""
-    sizes = batches(block.runs, PAIRS)
     form = rate_form(block, lambda size: scores_rate(PAIRS, size), PAIRS, notation)
-    labels = [precision_label(block, precision) for precision in block.precisions]
-    pairs = [pair for pair in SPEEDUPS if set(pair) <= set(block.precisions)]
-    rows = []
-    for row in block.rows:
-        for size in sizes:
-            measure = scores_rate(PAIRS, size)
-            cells: list[str] = [batch_cell(size)]
-            cells += [notation.measured(row.pools[p], measure, form) for p in block.precisions]
-            for mixed, full in pairs:
-                found = _speedup(row.pools[mixed], row.pools[full], measure, notation)
-                keys = [row.pools[p].tally.cell.key for p in (mixed, full)]
-                cells.append(notation.ratio_cell(found, tuple(filter(None, keys))))
-            rows.append((*head(row), *cells))
-    headers = ("Ranks", *rest_names(block), "Batch", *(f"{name} (samples/s)" for name in labels))
-    headers += tuple(f"Speed-up {mixed.upper()}/{full.upper()}" for mixed, full in pairs)
-    return Table(headers, tuple(rows), word_names(block))
+    columns: list[list[Column[Row]]] = [
+        [
+            *row_columns(block),
+            _batch_column(size),
+            *precision_columns(block, scores_rate(PAIRS, size), form, notation, "{} (samples/s)"),
+            *speedup_columns(block, notation, scores_rate(PAIRS, size)),
+        ]
+        for size in batches(block.runs, PAIRS)
+    ]
+    tables = [build(block.rows, some) for some in columns]
+    rows = [table.rows[index] for index in range(len(block.rows)) for table in tables]
+    return replace(tables[0], rows=tuple(rows))
 
 
 def latencies(block: Block, notation: Notation = DEFAULT) -> Table:
     """Latency of a call by precision and batch size: mean, percentiles, longest."""
-    rows = [
-        (
-            *_place(block, row, precision),
-            batch_cell(size),
-            *_latency_cells(pool, PAIRS, size, notation),
-        )
-        for row, precision, pool in block.cells()
-        for size in batches(block.runs, PAIRS)
+    columns = [
+        *_places(block),
+        Column("Batch", lambda line: batch_item(line[3])),
+        *_latency_columns(PAIRS, notation),
     ]
-    headers = ("Ranks", *rest_names(block), "Precision", "Batch", *NAMES, "Calls", "Runs")
-    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
+    return build(_lines(block, PAIRS), columns)
 
 
 def ranking(block: Block, notation: Notation = DEFAULT) -> Table:
     """The top k of the whole catalogue: users/s, scores/s and latency by block of users."""
     users = rate_form(block, users_rate, RANKING, notation)
     scores = rate_form(block, lambda size: scores_rate(RANKING, size), RANKING, notation)
-    rows = [
-        (
-            *_place(block, row, precision),
-            batch_cell(size, "users"),
-            notation.measured(pool, users_rate(size), users),
-            notation.measured(pool, scores_rate(RANKING, size), scores),
-            *_latency_cells(pool, RANKING, size, notation),
-        )
-        for row, precision, pool in block.cells()
-        for size in batches(block.runs, RANKING)
+
+    def scored(line: PairLine) -> Item:
+        return notation.measured(line[2], scores_rate(RANKING, line[3]), scores)
+
+    columns: list[Column[PairLine]] = [
+        *_places(block),
+        Column("Users", lambda line: batch_item(line[3], "users")),
+        Column("Users/s", lambda line: notation.measured(line[2], users_rate(line[3]), users)),
+        Column("Scores/s", scored),
+        *_latency_columns(RANKING, notation),
     ]
-    headers = ("Ranks", *rest_names(block), "Precision", "Users", "Users/s", "Scores/s")
-    return Table(
-        (*headers, *NAMES, "Calls", "Runs"), tuple(rows), (*word_names(block), "Precision")
-    )
+    return build(_lines(block, RANKING), columns)
 
 
 def compared(
     block: Block, contrast: Contrast, work: str, notation: Notation = DEFAULT
 ) -> Table | None:
     """Scores/s over those of a reference, a line per batch size; None without such cells."""
-    found, sizes = contrasts.groups(block, contrast), batches(block.runs, work)
-    if not found or not sizes:
+    pairs, sizes = verdicts.pairs(block, contrast), batches(block.runs, work)
+    if not pairs or not sizes:
         return None
     form = rate_form(block, lambda size: scores_rate(work, size), work, notation)
-    rows = []
-    for group in found:
-        below = group.reference
-        for above in group.tested:
-            names = (contrasts.level(block, contrast, arm) for arm in (above, below))
-            compared_text = " / ".join(names)
-            for size in sizes:
-                measure = scores_rate(work, size)
-                cells: list[str] = [
-                    notation.measured(arm.pool, measure, form) for arm in (above, below)
-                ]
-                value = arm_ratio(above, below, measure, contrast, notation)
-                cells.append(notation.ratio_cell(value, (above.key, below.key)))
-                place = contrasts.place(block, group)
-                rows.append((*place, compared_text, batch_cell(size), *cells))
     batch, rate = ("Batch", "Samples/s") if work == PAIRS else ("Users", "Scores/s")
-    headers = (*contrasts.headers(found), "Compared", batch, rate)
-    headers += (f"Reference ({rate[0].lower()}{rate[1:]})", "Throughput ratio")
-    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Compared"))
+    titles = (rate, f"Reference ({rate[0].lower()}{rate[1:]})", "Throughput ratio")
+
+    def sized(size: int) -> list[Column[ArmPair]]:
+        metric = scores_rate(work, size)
+        return [
+            *verdicts.place_columns(block, contrast, lambda line: line.group),
+            verdicts.compared_column(block, contrast),
+            Column(batch, lambda _: batch_item(size)),
+            *verdicts.compared_columns(contrast, metric, form, notation, titles),
+        ]
+
+    tables = [build(pairs, sized(size)) for size in sizes]
+    rows = [table.rows[index] for index in range(len(pairs)) for table in tables]
+    return replace(tables[0], rows=tuple(rows))
 
 
 def rate_form(
@@ -134,32 +121,56 @@ def rate_form(
     return notation.rate_form(rates)
 
 
-def batch_cell(size: int, unit: str = "samples") -> Cell:
+def batch_item(size: int, unit: str = "samples") -> Estimate:
     """A batch size."""
-    return Cell(units.count(size), Number(float(size), unit=unit))
+    return Estimate(float(size), units.count, unit=unit)
 
 
-def _speedup(above: Pool, below: Pool, measure: Metric, notation: Notation) -> Ratio | Missing:
-    mixed, full = above.summary(measure), below.summary(measure)
-    if isinstance(full, Missing):
-        return Missing(f"baseline: {full.reason}")
-    return mixed if isinstance(mixed, Missing) else notation.ratio(mixed, full, measure)
+def _batch_column(size: int) -> Column[Row]:
+    return Column("Batch", lambda _: batch_item(size))
 
 
-def _place(block: Block, row: Row, precision: str) -> tuple[str, ...]:
-    return (*head(row), precision_label(block, precision))
+def _places(block: Block) -> list[Column[PairLine]]:
+    def of(column: Column[CellLine]) -> Column[PairLine]:
+        return Column(column.title, lambda line: column.value(line[:3]), column.words)
+
+    return [of(column) for column in cell_columns(block)]
 
 
-def _latency_cells(pool: Pool, work: str, size: int, notation: Notation) -> list[str]:
-    """Latencies, then the timed calls of a run, then the runs."""
-    cells: list[str] = [
-        notation.measured(pool, latency(work, size, what), units.milliseconds, total_shown=True)
-        for what in LATENCIES
+def _lines(block: Block, work: str) -> list[PairLine]:
+    sizes = batches(block.runs, work)
+    return [
+        (row, precision, pool, size) for row, precision, pool in block.cells() for size in sizes
     ]
-    found = [one for run in pool.runs if (one := timed(run, work, size)) is not None]
-    calls = sorted({len(one.seconds) for one in found})
+
+
+def _latency_columns(work: str, notation: Notation) -> list[Column[PairLine]]:
+    """Latencies, then the timed calls of a run, then the runs."""
+
+    def of(title: str, what: str) -> Column[PairLine]:
+        return Column(title, lambda line: latency_item(line[2], work, line[3], what, notation))
+
+    return [
+        *(of(title, what) for title, what in zip(NAMES, LATENCIES, strict=True)),
+        Column("Calls", lambda line: _calls(line[2], work, line[3])),
+        Column("Runs", lambda line: sample(len(_timed(line[2], work, line[3])), line[2].tally)),
+    ]
+
+
+def latency_item(pool: Pool, work: str, size: int, what: str, notation: Notation) -> Estimate:
+    """A latency of a call, in ms; the number of runs has a column of its own."""
+    return notation.measured(pool, latency(work, size, what), units.milliseconds, total_shown=True)
+
+
+def _timed(pool: Pool, work: str, size: int) -> list[Latencies]:
+    return [calls for run in pool.runs if (calls := timed(run, work, size)) is not None]
+
+
+def _calls(pool: Pool, work: str, size: int) -> Item:
+    calls = [len(one.seconds) for one in _timed(pool, work, size)]
     if not calls:
-        return [*cells, units.not_available(), counted(0, pool.tally).removeprefix("n=")]
-    text = " to ".join(units.count(n) for n in dict.fromkeys((calls[0], calls[-1])))
-    runs = counted(len(found), pool.tally).removeprefix("n=")
-    return [*cells, Cell(text, Number(float(calls[0]), unit="calls")), runs]
+        return units.not_available()
+    fewest, most = float(min(calls)), float(max(calls))
+    if fewest == most:
+        return Estimate(fewest, units.count, unit="calls")
+    return Estimate(fewest, units.count, low=fewest, high=most, spread="ends", unit="calls")

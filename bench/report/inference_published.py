@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bench.analysis.aggregate import DEFAULT
-from bench.analysis.labels import plain, precision_label, rest_names, word_names
-from bench.analysis.metrics import PAIRS, batches, latency, scores_rate
+from bench.analysis.labels import head, precision_label, rest_names, word_names
+from bench.analysis.metrics import PAIRS, batches, scores_rate
 from bench.published.figures import distinct, lookup, select
-from bench.published.tables import milliseconds
+from bench.published.tables import milliseconds, printed
 from bench.render import units
-from bench.render.model import Cell, Number, Table
-from bench.report.inference import batch_cell, rate_form
+from bench.render.model import Table
+from bench.report.inference import batch_item, latency_item, rate_form
 from bench.report.published import rates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from bench.analysis.aggregate import Notation
-    from bench.analysis.grid import Block, Pool, Row
+    from bench.analysis.grid import Block, Pool
     from bench.published.figures import Figure
+    from bench.render.model import Item
 
 SHOWN = (("mean", "Mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"))
 
@@ -33,7 +34,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
         notation: how our runs become one number.
     """
     form = rate_form(block, lambda size: scores_rate(PAIRS, size), PAIRS, notation)
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Item, ...]] = []
     own = [row for row in block.rows if row.ranks == 1]
     for row in own:
         for precision in block.precisions:
@@ -42,7 +43,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
             for size in sorted({*theirs, *batches(block.runs, PAIRS)}):
                 if pool.tally.outside and size not in theirs:
                     continue
-                place = (*_rest(row), precision_label(block, precision))
+                place = (*head(row)[1:], precision_label(block, precision))
                 rows.append((*place, *_line(pool, size, figures, precision, form, notation)))
     for precision in distinct(figures, "precision"):
         for size in _batches(figures, precision) if precision not in block.precisions else ():
@@ -54,10 +55,6 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
     for _, name in SHOWN:
         headers += (f"{name} (ms) ours", f"{name} (ms) published")
     return Table(headers, tuple(rows), (*word_names(block), "Precision"))
-
-
-def _rest(row: Row) -> tuple[str, ...]:
-    return tuple(plain(value) for _, value in row.rest)
 
 
 def _batches(figures: Sequence[Figure], precision: str) -> list[int]:
@@ -73,23 +70,16 @@ def _line(
     precision: str,
     form: units.Formatter,
     notation: Notation,
-) -> tuple[str, ...]:
-    """Batch, the three cells of throughput, and two for each latency."""
+) -> tuple[Item, ...]:
+    """Batch, the three items of throughput, and two for each latency."""
     rate = lookup(figures, "inference_throughput", 1, precision, size)
     absent = units.not_available("not in the suite")
+    items: list[Item] = [batch_item(size)]
     if pool is None:
-        theirs = units.DASH
-        if rate is not None:
-            theirs = Cell(form(rate.value), Number(rate.value, unit=rate.unit))
-        cells: list[str] = [absent, theirs, units.DASH]
+        items += [absent, printed(rate, form), units.DASH]
     else:
-        cells = list(rates(pool, rate, form, scores_rate(PAIRS, size), notation))
+        items += rates(pool, rate, form, scores_rate(PAIRS, size), notation)
     for what, _ in SHOWN:
-        measure = latency(PAIRS, size, what)
-        cells.append(
-            absent
-            if pool is None
-            else notation.measured(pool, measure, units.milliseconds, total_shown=True)
-        )
-        cells.append(milliseconds(lookup(figures, f"latency_{what}", 1, precision, size)))
-    return (batch_cell(size), *cells)
+        items.append(absent if pool is None else latency_item(pool, PAIRS, size, what, notation))
+        items.append(milliseconds(lookup(figures, f"latency_{what}", 1, precision, size)))
+    return tuple(items)

@@ -6,18 +6,16 @@ published figures stand alone, headed by their source and system.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.grid import Block
+from bench.analysis.aggregate import DEFAULT
 from bench.analysis.labels import head, one_line, precision_label, rest_names, word_names
 from bench.analysis.metrics import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
-from bench.published.figures import Figure, distinct, is_inverted, lookup, select
-from bench.published.tables import accuracy, throughput
+from bench.published.figures import distinct, is_inverted, lookup, select
+from bench.published.tables import accuracy, printed, throughput
 from bench.render import units
-from bench.render.model import Cell, Heading, Node, Number, Table, Tabled, Text
-from bench.report.training import rate_form
+from bench.render.model import Estimate, Heading, Table, Tabled, Text
+from bench.report.columns import hit_rate_form, rate_form
 from bench.stats.summary import Missing, Ratio, ratio, ratio_to_constant
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from bench.analysis.grid import Block, Pool
     from bench.analysis.metrics import Metric
     from bench.published.figures import Figure
+    from bench.render.model import Item, Node
 
 
 def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = DEFAULT) -> Table:
@@ -41,7 +40,7 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
     digits = units.hit_rate_digits(block.condition.dataset.test_users)
     form = rate_form(block, notation)
     speed = speed_measure(figures, notation)
-    rows: list[tuple[str, ...]] = []
+    rows: list[tuple[Item, ...]] = []
     ours: set[tuple[int, str]] = set()
     for row in block.rows:
         for precision in block.precisions:
@@ -51,11 +50,12 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
             pool = row.pools[precision]
             if hr is None and rate is None and not pool.runs:
                 continue
+            ours_hr = notation.measured(pool, BEST_HR, hit_rate_form(block))
             rows.append(
                 (
                     *head(row),
                     precision_label(block, precision),
-                    *_hit_rates(pool, hr, digits, notation),
+                    *(ours_hr, printed(hr), _gap(ours_hr, pool, hr, digits, notation)),
                     *rates(pool, rate, form, speed, notation),
                 )
             )
@@ -67,10 +67,10 @@ def side_by_side(block: Block, figures: Sequence[Figure], notation: Notation = D
         absent = units.not_available("not in the suite")
         hr = lookup(figures, "best_hr_at_10", gpus, precision)
         rate = lookup(figures, "train_throughput", gpus, precision)
-        cells = (absent, _published(hr), units.DASH, absent, _published(rate, form), units.DASH)
-        rows.append((str(gpus), *blanks, precision.upper(), *cells))
+        cells = (absent, printed(hr), units.DASH, absent, printed(rate, form), units.DASH)
+        rows.append((gpus, *blanks, precision.upper(), *cells))
     if not rest_names(block):
-        rows.sort(key=lambda cells: int(cells[0]))
+        rows.sort(key=lambda row: row[0] if isinstance(row[0], int) else 0)
     headers = ("Ranks", *rest_names(block), "Precision")
     headers += ("HR@10 ours", "HR@10 published", "Ours - published")
     headers += ("Samples/s ours", "Samples/s published", "Ours / published")
@@ -106,42 +106,29 @@ def aggregation(figures: Sequence[Figure]) -> str:
     return f"HR@10: {of('best_hr_at_10')}; samples/s: {of('train_throughput')}"
 
 
-def _published(figure: Figure | None, form: units.Formatter | None = None) -> str:
-    if figure is None:
-        return units.DASH
-    text = form(figure.value) if form else figure.text
-    return Cell(text, Number(figure.value, unit=figure.unit))
-
-
-def _hit_rates(
-    pool: Pool, published: Figure | None, digits: int, notation: Notation
-) -> tuple[str, str, str]:
-    ours = notation.measured(pool, BEST_HR, lambda value: units.hit_rate(value, digits))
+def _gap(
+    ours: Estimate, pool: Pool, published: Figure | None, digits: int, notation: Notation
+) -> Item:
     data = pool.summary(BEST_HR)
     if isinstance(data, Missing) or published is None:
-        return ours, _published(published), units.DASH
+        return units.DASH
     gap = notation.value(data, BEST_HR.better) - published.value
-    cell = Cell(f"{gap:+.{digits}f}", Number(gap, unit="fraction"), ours.keys)
-    return ours, _published(published), cell
+    return Estimate(gap, f"{{:+.{digits}f}}".format, unit="fraction", sources=ours.sources)
 
 
 def rates(
-    pool: Pool,
-    published: Figure | None,
-    form: units.Formatter,
-    measure: Metric,
-    notation: Notation,
-) -> tuple[str, str, str]:
+    pool: Pool, figure: Figure | None, form: units.Formatter, metric: Metric, notation: Notation
+) -> tuple[Item, Item, Item]:
     """Our rate, theirs, and ours over theirs; a dash where there is nothing to divide."""
-    ours = notation.measured(pool, measure, form)
-    data = pool.summary(measure)
-    if isinstance(data, Missing) or published is None:
-        return ours, _published(published, form), units.DASH
-    found = ratio_to_constant(data, published.value)
-    if notation.aggregate != "median" and not isinstance(found, Missing):
-        value = ratio(notation.value(data, measure.better), published.value)
-        found = value if isinstance(value, Missing) else Ratio(value, None, None, None, None)
-    return ours, _published(published, form), notation.ratio_cell(found, ours.keys)
+    ours, theirs = notation.measured(pool, metric, form), printed(figure, form)
+    data = pool.summary(metric)
+    if isinstance(data, Missing) or figure is None:
+        return ours, theirs, units.DASH
+    quotient = ratio_to_constant(data, figure.value)
+    if notation.aggregate != "median" and not isinstance(quotient, Missing):
+        value = ratio(notation.value(data, metric.better), figure.value)
+        quotient = value if isinstance(value, Missing) else Ratio(value, None, None, None, None)
+    return ours, theirs, notation.ratio_estimate(quotient, ours.sources)
 
 
 def published_part(

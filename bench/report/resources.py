@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.grid import Block, Pool, has_measure
-from bench.analysis.labels import head, precision_label, rest_names, word_names
 from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
     BYTES_PER_SAMPLE,
@@ -29,13 +28,16 @@ from bench.analysis.metrics import (
     waiting_shares,
 )
 from bench.render import units
-from bench.render.model import Cell, Number, Table
+from bench.render.model import Column, Estimate, Several, build
+from bench.report.columns import cell_columns, precision_columns, row_columns
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block, Pool
     from bench.analysis.metrics import Metric
+    from bench.render.model import Item, Table
+    from bench.report.columns import CellLine
 
 COLUMNS = (
     FLOPS_PER_SAMPLE,
@@ -54,23 +56,15 @@ COUNTED = (FLOPS_PER_SAMPLE, BYTES_PER_SAMPLE, INTENSITY)
 
 def table(block: Block, notation: Notation = DEFAULT) -> Table:
     """Counts, peaks, the limit they make, what was reached and its share, a line per cell."""
-    rows = []
-    for row, precision, pool in block.cells():
-        cells: list[str] = [
-            _counted(pool, metric)
-            if metric in COUNTED
-            else notation.measured(pool, metric, metric.form)
-            for metric in COLUMNS
-        ]
-        cells.insert(6, bound_by(pool))
-        rows.append((*head(row), precision_label(block, precision), *cells))
-    headers = [metric.title for metric in COLUMNS]
-    headers.insert(6, "Bound by")
-    return Table(
-        ("Ranks", *rest_names(block), "Precision", *headers),
-        tuple(rows),
-        (*word_names(block), "Precision", "Bound by"),
-    )
+
+    def of(metric: Metric) -> Column[CellLine]:
+        if metric in COUNTED:
+            return Column(metric.title, lambda line: _counted(line[2], metric))
+        return Column(metric.title, lambda line: notation.measured(line[2], metric, metric.form))
+
+    figures = [of(metric) for metric in COLUMNS]
+    figures.insert(6, Column("Bound by", lambda line: bound_by(line[2]), words=True))
+    return build(block.cells(), [*cell_columns(block), *figures])
 
 
 def bound_by(pool: Pool) -> str:
@@ -83,14 +77,21 @@ def bound_by(pool: Pool) -> str:
     return " or ".join(sorted(found)) or units.not_available()
 
 
-def _counted(pool: Pool, metric: Metric) -> str:
+def _counted(pool: Pool, metric: Metric, form: units.Formatter | None = None) -> Estimate:
     """A count, which has no spread unless the runs of a cell disagree."""
-    data, form = pool.summary(metric), metric.form
-    keys = (pool.tally.cell.key,)
+    data, form, keys = pool.summary(metric), form or metric.form, (pool.tally.cell.key,)
     if isinstance(data, Missing):
-        return Cell(units.not_available(data.reason), Number(None, unit=metric.unit), keys)
-    text = form(data.median) if data.min == data.max else f"{form(data.min)} to {form(data.max)}"
-    return Cell(text, Number(data.median, data.min, data.max, data.n, metric.unit), keys)
+        return Estimate(None, form, data.reason, unit=metric.unit, sources=keys)
+    return Estimate(
+        data.median,
+        form,
+        low=data.min,
+        high=data.max,
+        spread="ends",
+        n=data.n,
+        unit=metric.unit,
+        sources=keys,
+    )
 
 
 COMMUNICATION = (
@@ -107,58 +108,37 @@ def has_communication(block: Block) -> bool:
 
 def communication(block: Block, notation: Notation = DEFAULT) -> Table:
     """Bytes and seconds of a step and the share of waiting, a line per cell of several ranks."""
-    rows = []
-    for row, precision, pool in block.cells():
-        if row.ranks == 1 and not pool.values(REDUCED_BYTES):
-            continue
-        modes = sorted({run.communication.parallel for run in pool.runs if run.communication})
-        rows.append(
-            (
-                *head(row),
-                precision_label(block, precision),
-                " or ".join(modes) or units.not_available(),
-                _reduced_bytes(pool),
-                notation.measured(pool, STEP_SECONDS, units.milliseconds),
-                notation.measured(pool, WAITING_SHARE, units.percent),
-                waiting_by_rank(pool),
-            )
-        )
-    headers = ("Ranks", *rest_names(block), "Precision", "Mode", "All-reduced a step")
-    headers += ("Step (ms)", "Waiting", "Waiting by rank")
-    return Table(headers, tuple(rows), (*word_names(block), "Precision", "Mode"))
+
+    def of(title: str, metric: Metric, form: units.Formatter) -> Column[CellLine]:
+        return Column(title, lambda line: notation.measured(line[2], metric, form))
+
+    columns: list[Column[CellLine]] = [
+        *cell_columns(block),
+        Column("Mode", lambda line: _mode(line[2]), words=True),
+        Column("All-reduced a step", lambda line: _counted(line[2], REDUCED_BYTES, units.size)),
+        of("Step (ms)", STEP_SECONDS, units.milliseconds),
+        of("Waiting", WAITING_SHARE, units.percent),
+        Column("Waiting by rank", lambda line: waiting_by_rank(line[2])),
+    ]
+    several = [line for line in block.cells() if line[0].ranks > 1 or line[2].values(REDUCED_BYTES)]
+    return build(several, columns)
 
 
-def waiting_by_rank(pool: Pool) -> str:
+def _mode(pool: Pool) -> str:
+    modes = sorted({run.communication.parallel for run in pool.runs if run.communication})
+    return " or ".join(modes) or units.not_available()
+
+
+def waiting_by_rank(pool: Pool) -> Item:
     """The share of every rank, each the median over runs: "12.1 %, 31.0 %"."""
     runs = [shares for run in pool.runs if (shares := waiting_shares(run))]
     if not runs or len({len(shares) for shares in runs}) != 1:
         return units.not_available()
-    return ", ".join(units.percent(statistics.median(rank)) for rank in zip(*runs, strict=True))
-
-
-def _reduced_bytes(pool: Pool) -> str:
-    """A count: the same in all runs of a cell, and shown without a spread."""
-    data = pool.summary(REDUCED_BYTES)
-    key = pool.tally.cell.key
-    if isinstance(data, Missing):
-        return Cell(units.not_available(data.reason), Number(None, unit="bytes"), (key,))
-    ends = dict.fromkeys(units.size(value) for value in (data.min, data.max))
-    return Cell(" to ".join(ends), Number(data.median, data.min, data.max, data.n, "bytes"), (key,))
+    return Several(tuple(map(statistics.median, zip(*runs, strict=True))), units.percent)
 
 
 def energy(block: Block, notation: Notation) -> Table:
     """Samples per joule and energy to the best HR@k, by ranks and precision."""
-    labels = [precision_label(block, precision) for precision in block.precisions]
-    rows = []
-    for row in block.rows:
-        pools = [row.pools[precision] for precision in block.precisions]
-        rows.append(
-            (
-                *head(row),
-                *(notation.measured(pool, SAMPLES_PER_JOULE, units.count) for pool in pools),
-                *(notation.measured(pool, JOULES_TO_BEST, units.count) for pool in pools),
-            )
-        )
-    headers = ("Ranks", *rest_names(block), *(f"{label} (samples/J)" for label in labels))
-    headers += tuple(f"{label} to best (J)" for label in labels)
-    return Table(headers, tuple(rows), word_names(block))
+    to_best = precision_columns(block, JOULES_TO_BEST, units.count, notation, "{} to best (J)")
+    rates = precision_columns(block, SAMPLES_PER_JOULE, units.count, notation, "{} (samples/J)")
+    return build(block.rows, [*row_columns(block), *rates, *to_best])

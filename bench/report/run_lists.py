@@ -10,7 +10,7 @@ from bench.analysis.labels import axes_text, counted
 from bench.analysis.metrics import BEST_HR, THROUGHPUT, TIME_TO_BEST
 from bench.render import units
 from bench.render.html import RunList
-from bench.render.model import Cell, Number, Table
+from bench.render.model import Estimate, Table
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bench.analysis.group import Grouped
     from bench.analysis.metrics import Metric
     from bench.records.attempt import Attempt
+    from bench.render.model import Item
 
 Column = tuple[str, "Metric", units.Formatter]
 
@@ -67,8 +68,8 @@ def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
         message = "; ".join(part for part in (message, ", ".join(attempt.flags)) if part)
         rows.append(
             (
-                str(attempt.seed),
-                str(attempt.attempt),
+                attempt.seed,
+                attempt.attempt,
                 attempt.status,
                 *(_value(attempt, measure, form) for _, measure, form in columns),
                 attempt.started_at.replace("T", " ").removesuffix("Z"),
@@ -101,10 +102,10 @@ def _columns(pool: Pool) -> tuple[Column, ...]:
     return tuple(found)
 
 
-def _value(attempt: Attempt, measure: Metric, form: units.Formatter) -> str:
+def _value(attempt: Attempt, metric: Metric, form: units.Formatter) -> Item:
     if attempt.run is None or not attempt.ok:
         return ""
-    value = measure.of(attempt)
+    value = metric.of(attempt)
     if isinstance(value, Missing):
-        return Cell(units.not_available(value.reason), Number(None, unit=measure.unit))
-    return Cell(form(value), Number(value, n=1, unit=measure.unit))
+        return Estimate(None, form, value.reason, unit=metric.unit)
+    return Estimate(value, form, n=1, unit=metric.unit)

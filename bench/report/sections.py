@@ -9,8 +9,8 @@ from bench.analysis.labels import one_line
 from bench.analysis.metrics import BEST_HR
 from bench.render import units
 from bench.render.model import Heading, Quote, Tabled, Text
-from bench.report import comparison, verdicts
 from bench.report import resources as roofline
+from bench.report import verdicts
 from bench.suite.model import SPREAD
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ def comparisons(suite: Suite, block: Block, number: int, notation: Notation) -> 
     nodes: list[Node] = []
     for contrast in suite.compare:
         named = " and ".join(contrast.axes)
-        table = comparison.table(block, contrast, notation)
-        if table is None:
+        lines = verdicts.pairs(block, contrast)
+        if not lines:
             continue
+        table = verdicts.speed_and_memory(block, contrast, lines, notation)
         title = f"Comparison of {named} ({notation.name})"
         nodes += [
             Heading(2, title),
@@ -106,8 +107,8 @@ def _one_verdict(
     if margin is None:
         why = "the margin is the reference's SD over seeds, and no reference has runs that differ"
         return [Text(f"None{named.replace(',', ' on')}: {why}.")], []
-    table = verdicts.table(block, margin, contrast)
-    if table is None:
+    lines = verdicts.verdicts_of(block, margin, contrast)
+    if not lines:
         return ([Text(f"None on {named[2:]}: an arm has no good run.")] if named else []), []
     nodes: list[Node] = [Text(verdicts.EXPLAINED.format(k=k))] if explain else []
     if suite.margin_hr == SPREAD:
@@ -121,6 +122,8 @@ def _one_verdict(
             )
         )
     title = f"Verdict on HR@{k}{named}"
-    nodes.append(Tabled("verdict", title, table, one_line(block), number))
-    better = verdicts.better_than_full(table) if not named else []
+    nodes.append(
+        Tabled("verdict", title, verdicts.table(block, contrast, lines), one_line(block), number)
+    )
+    better = verdicts.better_than_full(block, contrast, lines) if not named else []
     return nodes, better
