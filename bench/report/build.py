@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import base64
 import os
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis import grid
+from bench.analysis import grid, metrics
 from bench.analysis.aggregate import DEFAULT
 from bench.analysis.group import Grouped, group
+from bench.analysis.labels import axes_text, counted
+from bench.analysis.metrics import BEST_HR, THROUGHPUT, TIME_TO_BEST, Metric
 from bench.errors import UserError
 from bench.files import write_if_changed
 from bench.foreign import run
@@ -23,18 +27,23 @@ from bench.host.machine import Host, unavailable
 from bench.published import figures as published
 from bench.published import tables as published_tables
 from bench.records import store
+from bench.render import units
 from bench.render.formats import markdown_page
-from bench.render.model import Image, Tabled
+from bench.render.html import RunList
+from bench.render.model import Estimate, Image, Item, Table, Tabled
 from bench.report import foreign as foreign_tables
 from bench.report.document import page
+from bench.stats.summary import Missing
 from bench.suite.model import cells
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from bench.analysis.aggregate import Notation
+    from bench.analysis.grid import Pool
     from bench.foreign.run import ForeignRun
     from bench.published.figures import Figure
+    from bench.records.attempt import Attempt
     from bench.render.model import Node
     from bench.suite.model import Cell, Suite
 
@@ -147,7 +156,6 @@ def published_page(csv: Path, digits: str = "auto") -> list[Node]:
 def _html(material: Material, nodes: Sequence[Node]) -> str:
     """The report as one file: pictures inline, every run listed."""
     from bench.render import html
-    from bench.report.run_lists import run_lists
 
     pictures = {
         node.png: _data_uri(material.folder / node.svg, material.folder / node.png)
@@ -183,3 +191,93 @@ def _why_not(suite: Suite, host: Mapping[str, Any], cell: Cell) -> str | None:
 def _gpu(data: Mapping[str, Any]) -> Gpu:
     capability = data.get("compute_capability")
     return Gpu(str(data.get("name")), compute_capability=tuple(capability) if capability else None)
+
+
+RunColumn = tuple[str, "Metric", units.Formatter]
+
+
+TRAINING_COLUMNS: tuple[RunColumn, ...] = (
+    ("Best HR", BEST_HR, units.hit_rate),
+    ("Samples/s", THROUGHPUT, units.count),
+    ("Time to best (s)", TIME_TO_BEST, units.seconds),
+)
+
+
+def run_lists(grouped: Grouped, attempts: Sequence[Attempt]) -> list[RunList]:
+    """A list per block and cell that has attempts, in the order of the tables."""
+    owners: dict[tuple[str, int, int], int] = {}
+    homes: dict[str, int] = {}
+    for number, block in enumerate(grouped.blocks):
+        for pool in block.pools:
+            homes.setdefault(pool.tally.cell.key, number)
+            owners |= {_run_key(one): number for one in (*pool.attempts, *pool.tally.failed)}
+    found: dict[tuple[int, str], list[Attempt]] = defaultdict(list)
+    for attempt in sorted(attempts, key=lambda a: (a.seed, a.attempt)):
+        key = attempt.cell.key
+        owner = owners.get(_run_key(attempt), homes.get(key))
+        if owner is not None:  # else its cell is outside the grid
+            found[owner, key].append(attempt)
+    return [
+        _run_list(number + 1, pool, found[number, pool.tally.cell.key])
+        for number, block in enumerate(grouped.blocks)
+        for pool in block.pools
+        if (number, pool.tally.cell.key) in found
+    ]
+
+
+def _run_key(attempt: Attempt) -> tuple[str, int, int]:
+    return attempt.cell.key, attempt.seed, attempt.attempt
+
+
+def _run_list(number: int, pool: Pool, attempts: Sequence[Attempt]) -> RunList:
+    cell, columns = pool.tally.cell, _run_columns(pool)
+    counted_keys = {_run_key(attempt) for attempt in pool.attempts}
+    rows, links = [], []
+    for attempt in attempts:
+        later = attempt.ok and _run_key(attempt) not in counted_keys
+        message = "a later attempt of this seed counts" if later else ""
+        message = attempt.failure.message if attempt.failure else message
+        message = "; ".join(part for part in (message, ", ".join(attempt.flags)) if part)
+        rows.append(
+            (
+                attempt.seed,
+                attempt.attempt,
+                attempt.status,
+                *(_run_value(attempt, measure, form) for _, measure, form in columns),
+                attempt.started_at.replace("T", " ").removesuffix("Z"),
+                message,
+                "record",
+            )
+        )
+        links.append(f"records/{cell.key}/seed{attempt.seed}-a{attempt.attempt}.json")
+    headers = ("Seed", "Attempt", "Status", *(name for name, _, _ in columns), "Started (UTC)")
+    left = ("Status", "Started (UTC)", "Message", "Record")
+    table = Table((*headers, "Message", "Record"), tuple(rows), left)
+    note = counted(len(pool.runs), pool.tally)
+    return RunList(number, cell.key, axes_text(cell.axes), note, table, tuple(links))
+
+
+def _run_columns(pool: Pool) -> tuple[RunColumn, ...]:
+    """What a run is worth in three numbers: of training or, where none was trained, inference."""
+    pairs, users = (metrics.batches(pool.runs, work) for work in ("pairs", "ranking"))
+    if any(run.epochs for run in pool.runs) or not (pairs or users):
+        return TRAINING_COLUMNS
+    found: list[RunColumn] = []
+    if pairs:
+        rate = metrics.scores_rate("pairs", pairs[-1])
+        median = metrics.latency("pairs", pairs[0], "p50")
+        found.append((f"Samples/s at batch {units.count(pairs[-1])}", rate, units.count))
+        found.append((f"p50 at batch {units.count(pairs[0])} (ms)", median, units.milliseconds))
+    if users:
+        ranked = metrics.users_rate(users[-1])
+        found.append((f"Users/s, {units.count(users[-1])} a call", ranked, units.compact))
+    return tuple(found)
+
+
+def _run_value(attempt: Attempt, metric: Metric, form: units.Formatter) -> Item:
+    if attempt.run is None or not attempt.ok:
+        return ""
+    value = metric.of(attempt)
+    if isinstance(value, Missing):
+        return Estimate(None, form, value.reason, unit=metric.unit)
+    return Estimate(value, form, n=1, unit=metric.unit)

@@ -16,7 +16,6 @@ from bench.report import (
     about as about_page,
 )
 from bench.report import (
-    inference_page,
     published,
     resources,
     sections,
@@ -107,7 +106,7 @@ def _measured(
     nodes: list[Node] = []
     if _trains(block):
         nodes += _training(suite, block, number, figures, notation)
-    nodes += inference_page.measured(suite, block, number, notation)
+    nodes += sections.inference_sections(suite, block, number, notation)
     nodes += _memory(block, number, notation)
     if _trains(block):
         nodes += sections.comparisons(suite, block, number, notation)
@@ -234,7 +233,7 @@ def _published(
             nodes.append(Text("There are no published figures of this system."))
         for source in distinct(own, "source") if trains else ():
             nodes += _published_part(system, source, blocks, select(own, source=source), notation)
-    nodes += inference_page.published(suite, blocks, figures, notation)
+    nodes += sections.published_inference(suite, blocks, figures, notation)
     return [Heading(2, "Published figures"), *nodes] if nodes else []
 
 

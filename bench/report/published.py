@@ -6,16 +6,27 @@ published figures stand alone, headed by their source and system.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bench.analysis.aggregate import DEFAULT
+from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.grid import Block, Pool
 from bench.analysis.labels import head, one_line, precision_label, rest_names, word_names
-from bench.analysis.metrics import BEST_EPOCH_THROUGHPUT, BEST_HR, THROUGHPUT
-from bench.published.figures import distinct, is_inverted, lookup, select
-from bench.published.tables import accuracy, printed, throughput
+from bench.analysis.metrics import (
+    BEST_EPOCH_THROUGHPUT,
+    BEST_HR,
+    PAIRS,
+    THROUGHPUT,
+    batches,
+    scores_rate,
+)
+from bench.published.figures import Figure, distinct, is_inverted, lookup, select
+from bench.published.tables import accuracy, milliseconds, printed, throughput
 from bench.render import units
-from bench.render.model import Estimate, Heading, Table, Tabled, Text
+from bench.render.model import Estimate, Heading, Item, Table, Tabled, Text
 from bench.report.columns import hit_rate_form, rate_form
+from bench.report.inference import batch_item, latency_item
+from bench.report.inference import rate_form as inference_rate_form
 from bench.stats.summary import Missing, Ratio, ratio, ratio_to_constant
 
 if TYPE_CHECKING:
@@ -168,3 +179,72 @@ def published_part(
         Text(f"For orientation only, not comparable with the runs above: {reasons}. {how}"),
         *(Tabled("published", title, table) for table in alone),
     ]
+
+
+INFERENCE_LATENCIES = (("mean", "Mean"), ("p90", "p90"), ("p95", "p95"), ("p99", "p99"))
+
+
+def inference_side_by_side(
+    block: Block, figures: Sequence[Figure], notation: Notation = DEFAULT
+) -> Table:
+    """Ours, theirs, and the ratio, by precision and batch size.
+
+    Args:
+        block: runs that have no `inference_differences` from the system.
+        figures: the inference figures of one source and one system.
+        notation: how our runs become one number.
+    """
+    form = inference_rate_form(block, lambda size: scores_rate(PAIRS, size), PAIRS, notation)
+    rows: list[tuple[Item, ...]] = []
+    own = [row for row in block.rows if row.ranks == 1]
+    for row in own:
+        for precision in block.precisions:
+            pool = row.pools[precision]
+            theirs = _published_batches(figures, precision)
+            for size in sorted({*theirs, *batches(block.runs, PAIRS)}):
+                if pool.tally.outside and size not in theirs:
+                    continue
+                place = (*head(row)[1:], precision_label(block, precision))
+                rows.append(
+                    (*place, *_inference_line(pool, size, figures, precision, form, notation))
+                )
+    for precision in distinct(figures, "precision"):
+        for size in (
+            _published_batches(figures, precision) if precision not in block.precisions else ()
+        ):
+            blanks = ("",) * len(rest_names(block))
+            cells = _inference_line(None, size, figures, precision, form, notation)
+            rows.append((*blanks, precision.upper(), *cells))
+    headers = (*rest_names(block), "Precision", "Batch", "Samples/s ours", "Samples/s published")
+    headers += ("Ours / published",)
+    for _, name in INFERENCE_LATENCIES:
+        headers += (f"{name} (ms) ours", f"{name} (ms) published")
+    return Table(headers, tuple(rows), (*word_names(block), "Precision"))
+
+
+def _published_batches(figures: Sequence[Figure], precision: str) -> list[int]:
+    return [
+        size for size in distinct(select(figures, precision=precision), "batch_per_gpu") if size
+    ]
+
+
+def _inference_line(
+    pool: Pool | None,
+    size: int,
+    figures: Sequence[Figure],
+    precision: str,
+    form: units.Formatter,
+    notation: Notation,
+) -> tuple[Item, ...]:
+    """Batch, the three items of throughput, and two for each latency."""
+    rate = lookup(figures, "inference_throughput", 1, precision, size)
+    absent = units.not_available("not in the suite")
+    items: list[Item] = [batch_item(size)]
+    if pool is None:
+        items += [absent, printed(rate, form), units.DASH]
+    else:
+        items += rates(pool, rate, form, scores_rate(PAIRS, size), notation)
+    for what, _ in INFERENCE_LATENCIES:
+        items.append(absent if pool is None else latency_item(pool, PAIRS, size, what, notation))
+        items.append(milliseconds(lookup(figures, f"latency_{what}", 1, precision, size)))
+    return tuple(items)

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 from sample_records import A100_HOST, ML_20M, ML_100K, grid, make_attempt, make_run, make_suite
+from table_cells import shown_rows, verdict_table
 
 from bench.analysis.group import group
 from bench.analysis.metrics import throughput
 from bench.published.comparability import differences
 from bench.render import units
 from bench.render.formats import markdown_page, tables_text
-from bench.render.model import Number, Tabled
+from bench.render.model import Tabled
 from bench.report import training as tables
-from bench.report import verdicts
 from bench.report.document import page
 from bench.stats import summary as stats
 from bench.stats.summary import Missing
@@ -42,9 +42,9 @@ def test_trap_37_one_run_has_no_spread_no_significance_and_null_in_json():
     ]
     block = block_of(SUITE, attempts)
 
-    assert tables.throughput(block).rows[0][2] == "100 (spread n/a), n=1"
-    verdict = verdicts.table(block, 0.006)
-    row = dict(zip(verdict.headers, verdict.rows[0], strict=True))
+    assert shown_rows(tables.throughput(block))[0][2] == "100 (spread n/a), n=1"
+    verdict = verdict_table(block, 0.006)
+    row = dict(zip(verdict.headers, shown_rows(verdict)[0], strict=True))
     assert row["Verdict"] == "INCONCLUSIVE (an arm with one run has no spread)"
     assert (row["KS p"], row["Mann-Whitney p"]) == ("n/a", "n/a")
     found = [node for node in report_of(SUITE, attempts) if isinstance(node, Tabled)]
@@ -67,9 +67,10 @@ def test_trap_45_a_zero_baseline_a_zero_duration_and_a_small_ratio():
         make_attempt(full, 1, still),
         make_attempt(mixed, 1, make_run(precision="amp")),
     ]
-    row = tables.throughput(block_of(SUITE, attempts)).rows[0]
+    row = shown_rows(tables.throughput(block_of(SUITE, attempts)))[0]
     assert row[2] == "n/a (no timed steps)"
-    assert row[2].number == Number(None, n=0, unit="samples/s")
+    number = row[2].item
+    assert (number.value, number.n, number.unit) == (None, 0, "samples/s")
     assert row[4] == "n/a (baseline: no timed steps)"
 
 

@@ -8,7 +8,7 @@ import golden
 import pytest
 from pictures import WHERE, assert_readable, figure_of, texts
 from sample_records import grid, make_attempt, make_suite
-from table_cells import cell
+from table_cells import cell, comparison_table, shown_rows
 
 from bench.analysis.aggregate import DEFAULT, Notation
 from bench.analysis.group import group
@@ -16,7 +16,6 @@ from bench.plots.bars import comparison as draw_comparison
 from bench.plots.places import Subject
 from bench.render.formats import markdown_page
 from bench.render.model import Tabled
-from bench.report import comparison
 from bench.report.document import page
 from bench.suite.model import Contrast, Rule, cells
 
@@ -44,7 +43,7 @@ def attempts_of(suite, times=3.0):
 def made(suite=SUITE, attempts=None, notation=DEFAULT):
     attempts = attempts_of(suite) if attempts is None else attempts
     (block,) = group(cells(suite), suite.seeds, attempts).blocks
-    return comparison.table(block, suite.compare[0], notation)
+    return comparison_table(block, suite.compare[0], notation)
 
 
 def test_the_section_of_a_comparison():
@@ -59,10 +58,10 @@ def test_ratio_has_an_interval_and_the_runs_of_both_arms():
     table = made()
 
     found = cell(table, 0, "Throughput ratio")
-    assert found.number.value == pytest.approx(3.0, rel=0.05)
-    assert found.number.low < 3.0 < found.number.high
+    assert found.item.value == pytest.approx(3.0, rel=0.05)
+    assert found.item.low < 3.0 < found.item.high
     assert "[" in found
-    assert [key.rpartition("-")[0] for key in found.keys] == [
+    assert [key.rpartition("-")[0] for key in found.item.sources] == [
         "precision=fp32,formulation=fast",
         "precision=fp32,formulation=reference",
     ]
@@ -108,13 +107,13 @@ def test_other_global_batch_is_compared_only_on_request():
     ]
     table = made(suite, runs)
     assert cell(table, 0, "Compared") == "batch_size 2048 / batch_size 1024"
-    assert cell(table, 0, "Throughput ratio").number.value is not None
+    assert cell(table, 0, "Throughput ratio").item.value is not None
 
 
 def test_only_cells_beside_a_reference_have_a_line():
     suite = replace(SUITE, excludes=(Rule({"formulation": ("reference",), "precision": ("amp",)}),))
 
-    assert [row[1] for row in made(suite, attempts_of(suite)).rows] == ["FP32"]
+    assert [row[1] for row in shown_rows(made(suite, attempts_of(suite)))] == ["FP32"]
 
 
 def test_a_suite_that_asks_for_nothing_has_no_such_section():

@@ -16,6 +16,7 @@ import golden
 import pytest
 from paths import CSV
 from sample_records import A100_HOST, ML_20M, grid, make_attempt, make_suite
+from table_cells import shown_rows
 
 from bench.__main__ import main
 from bench.analysis.aggregate import Notation
@@ -138,7 +139,7 @@ def test_the_mean_of_runs_is_shown_with_its_deviation():
     block = block_of(suite, grid(suite))
     best = [max(epoch.hr_at_k for epoch in run.epochs) for run in block.runs]
 
-    text = accuracy(block, MEAN).rows[0][1]
+    text = shown_rows(accuracy(block, MEAN))[0][1]
 
     expected = f"{statistics.mean(best):.4f} (SD {statistics.stdev(best):.4f}), n=3"
     assert text == expected
@@ -148,8 +149,8 @@ def test_the_best_run_is_the_highest_rate_and_the_shortest_time():
     suite = make_suite()
     block = block_of(suite, grid(suite))
 
-    assert throughput(block, BEST).rows[0][2] == "155,387 (worst 147,893), n=3"
-    assert convergence(block, BEST).rows[0][2] == "26.8 (worst 31.8), n=3"
+    assert shown_rows(throughput(block, BEST))[0][2] == "155,387 (worst 147,893), n=3"
+    assert shown_rows(convergence(block, BEST))[0][2] == "26.8 (worst 31.8), n=3"
 
 
 def test_ratios_of_means_and_bests_divide_unrounded_and_have_no_interval():
@@ -159,8 +160,8 @@ def test_ratios_of_means_and_bests_divide_unrounded_and_have_no_interval():
     table = throughput(block, BEST)
 
     column = table.headers.index("Speed-up AMP/FP32")
-    assert table.rows[0][column] == "1.25"
-    assert table.rows[0][column].number.value == pytest.approx(194_368 / 155_387, rel=1e-5)
+    assert shown_rows(table)[0][column] == "1.25"
+    assert shown_rows(table)[0][column].item.value == pytest.approx(194_368 / 155_387, rel=1e-5)
 
 
 @pytest.mark.parametrize("aggregate", ["median", "mean", "best"])
@@ -202,7 +203,7 @@ def test_means_are_compared_over_the_epochs_of_the_source():
 
     def ours(notation):
         table = side_by_side(block, figures, notation)
-        return table.rows[0][table.headers.index("Samples/s ours")].number.value
+        return shown_rows(table)[0][table.headers.index("Samples/s ours")].item.value
 
     assert ours(MEAN) == pytest.approx(4 / 3 * ours(Notation()), rel=0.1)
     golden.check("side_by_side_mean.md", markdown(side_by_side(block, figures, MEAN)) + "\n")

@@ -16,7 +16,7 @@ from bench.published import comparability
 from bench.published.figures import select
 from bench.render.formats import markdown_page
 from bench.render.model import Heading, Text
-from bench.report import inference_published
+from bench.report import published
 from bench.report.document import page
 
 
@@ -34,12 +34,12 @@ def test_ours_over_theirs_is_the_ratio_of_the_unrounded_rates():
     block = inference_blocks(suite, attempts).blocks[0]
     own = select(FIGURES, system=A100, source="nvidia-dle-ncf-tf1-2020-06")
 
-    table = inference_published.side_by_side(block, comparability.of_inference(own))
+    table = published.inference_side_by_side(block, comparability.of_inference(own))
 
     (line,) = rows_of(table, formulation="fast", Precision="TF32", Batch="1,024")
-    ours = line["Samples/s ours"].number.value
+    ours = line["Samples/s ours"].item.value
     assert line["Samples/s published"] == "1.67 M"
-    assert line["Ours / published"].number.value == pytest.approx(ours / 1_670_000)
+    assert line["Ours / published"].item.value == pytest.approx(ours / 1_670_000)
     assert line["p99 (ms) published"] == "0.7"
     (missing,) = rows_of(table, formulation="fast", Precision="TF32", Batch="1")
     assert missing["Samples/s published"] == "-"
@@ -54,7 +54,7 @@ def test_a_precision_that_only_they_have_is_not_in_the_suite():
     block = inference_blocks(suite, attempts).blocks[0]
     own = comparability.of_inference(select(FIGURES, system=A100))
 
-    table = inference_published.side_by_side(block, own)
+    table = published.inference_side_by_side(block, own)
 
     (line,) = rows_of(table, Precision="TF32", Batch="1,024")
     assert line["Samples/s ours"] == "n/a (not in the suite)"

@@ -7,20 +7,22 @@ from sample_blocks import one_rank_block
 from sample_figures import FIGURES
 from sample_records import ML_20M
 from sample_values import arm
+from table_cells import shown_rows, verdict_table
 
+from bench.analysis import contrasts
 from bench.report import verdicts
 
 MARGIN = 5e-4
 
 
 def cell(table, header, row=0):
-    return table.rows[row][table.headers.index(header)]
+    return shown_rows(table)[row][table.headers.index(header)]
 
 
 def test_400_and_400_runs_with_the_published_means_are_equivalent():
     block = one_rank_block({"fp32": arm(400, 0.95917, 4e-4, 1), "amp": arm(400, 0.95915, 4e-4, 2)})
 
-    table = verdicts.table(block, MARGIN)
+    table = verdict_table(block, MARGIN)
 
     assert cell(table, "Verdict") == "EQUIVALENT"
     assert cell(table, "Compared") == "AMP (bfloat16) - FP32"
@@ -34,22 +36,22 @@ def test_400_and_400_runs_with_the_published_means_are_equivalent():
 def test_a_shift_of_a_thousandth_is_different():
     block = one_rank_block({"fp32": arm(400, 0.95917, 4e-4, 1), "amp": arm(400, 0.95817, 4e-4, 2)})
 
-    assert cell(verdicts.table(block, MARGIN), "Verdict") == "DIFFERENT"
+    assert cell(verdict_table(block, MARGIN), "Verdict") == "DIFFERENT"
 
 
 def test_four_runs_each_are_inconclusive_with_a_number():
     block = one_rank_block({"fp32": arm(4, 0.95917, 4e-4, 1), "amp": arm(4, 0.95915, 4e-4, 2)})
 
-    assert cell(verdicts.table(block, MARGIN), "Verdict") == "INCONCLUSIVE (needs 15 runs each)"
+    assert cell(verdict_table(block, MARGIN), "Verdict") == "INCONCLUSIVE (needs 15 runs each)"
 
 
 def test_one_run_each_has_no_spread_and_no_significance():
-    table = verdicts.table(one_rank_block({"fp32": [0.959], "amp": [0.9595]}), MARGIN)
+    table = verdict_table(one_rank_block({"fp32": [0.959], "amp": [0.9595]}), MARGIN)
 
     assert cell(table, "Verdict") == "INCONCLUSIVE (an arm with one run has no spread)"
     assert cell(table, "SD") == "n/a, n/a"
     assert cell(table, "Difference") == "+0.000500"
-    assert cell(table, "Difference").number.low is None
+    assert cell(table, "Difference").item.low is None
     assert cell(table, "Power") == "n/a (one run has no spread)"
     assert (cell(table, "KS p"), cell(table, "Mann-Whitney p")) == ("n/a", "n/a")
 
@@ -60,22 +62,22 @@ def test_tf32_is_compared_too_and_is_the_reference_where_there_is_no_fp32():
     )
     two = one_rank_block({p: arm(5, 0.959, 4e-4, i) for i, p in enumerate(("tf32", "amp"))})
 
-    rows = verdicts.table(three, MARGIN).rows
+    rows = shown_rows(verdict_table(three, MARGIN))
     assert [row[1] for row in rows] == ["TF32 - FP32", "AMP (bfloat16) - FP32"]
-    assert cell(verdicts.table(two, MARGIN), "Compared") == "AMP (bfloat16) - TF32"
+    assert cell(verdict_table(two, MARGIN), "Compared") == "AMP (bfloat16) - TF32"
 
 
 def test_one_precision_or_no_runs_have_no_verdict():
-    assert verdicts.table(one_rank_block({"fp32": arm(5, 0.959, 4e-4, 1)}), MARGIN) is None
+    assert verdict_table(one_rank_block({"fp32": arm(5, 0.959, 4e-4, 1)}), MARGIN) is None
     assert (
-        verdicts.table(one_rank_block({"fp32": arm(5, 0.959, 4e-4, 1), "amp": []}), MARGIN) is None
+        verdict_table(one_rank_block({"fp32": arm(5, 0.959, 4e-4, 1), "amp": []}), MARGIN) is None
     )
 
 
 def test_runs_that_did_not_converge_are_counted_and_stay_in_the_numbers():
     good, bad = arm(5, 0.959, 4e-4, 1), [*arm(4, 0.959, 4e-4, 2), 0.5]
 
-    table = verdicts.table(one_rank_block({"fp32": good, "amp": bad}), MARGIN)
+    table = verdict_table(one_rank_block({"fp32": good, "amp": bad}), MARGIN)
 
     assert cell(table, "Not converged") == "1, 0"
     assert cell(table, "Runs") == "5, 5"
@@ -88,7 +90,7 @@ def test_a_missed_target_is_no_convergence():
 
     block = one_rank_block({"fp32": values, "amp": values}, target=0.959)
 
-    assert cell(verdicts.table(block, MARGIN), "Not converged") == f"{missed}, {missed}"
+    assert cell(verdict_table(block, MARGIN), "Not converged") == f"{missed}, {missed}"
 
 
 def test_one_run_far_above_its_siblings_is_too_good():
@@ -117,4 +119,6 @@ def test_reduced_precision_that_beats_full_precision_is_too_good(shift, warned):
         {"fp32": arm(20, 0.959, 4e-4, 1), "amp": arm(20, 0.959 + shift, 4e-4, 2)}
     )
 
-    assert bool(verdicts.better_than_full(verdicts.table(block, MARGIN))) is warned
+    contrast = contrasts.precisions(block)
+    lines = verdicts.verdicts_of(block, MARGIN, contrast)
+    assert bool(verdicts.better_than_full(block, contrast, lines)) is warned
