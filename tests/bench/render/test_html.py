@@ -11,7 +11,7 @@ from sample_records import CPU_HOST, grid, make_attempt, make_suite
 from bench.plots import catalog
 from bench.records.store import Store
 from bench.render import html
-from bench.render.model import Cell, Heading, Items, Number, Quote, Table, Tabled, Text
+from bench.render.model import Estimate, Heading, Items, Quote, Table, Tabled, Text
 from bench.report.build import write_report
 from bench.suite.model import cells
 
@@ -116,7 +116,7 @@ def test_runs_of_two_machines_are_listed_apart(tmp_path, monkeypatch):
 
 
 def test_texts_are_escaped_and_styled():
-    table = Table(("a<b", "words"), (("1", "x & <y>"), (Cell("2", Number(2.0)), "z")), ("words",))
+    table = Table(("a<b", "words"), (("1", "x & <y>"), (Estimate(2.0, "{:.0f}".format), "z")), ("words",))
     nodes = [
         Heading(1, "T <script>"),
         Text("**bold** and *it* of `a*b*<c>` in [x](y.md) 2 * 3 * 4"),

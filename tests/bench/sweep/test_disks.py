@@ -76,7 +76,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(disk):
     assert code == 2
     assert err.count("\n") == 1
     assert (
-        "No space left on device (nothing that was stored is lost; mend this and run again)" in err
+        "No space left on device (stored records are intact; fix this and rerun)" in err
     )
     loaded = load(world.results)
     assert loaded.unreadable == []
