@@ -116,7 +116,9 @@ def test_runs_of_two_machines_are_listed_apart(tmp_path, monkeypatch):
 
 
 def test_texts_are_escaped_and_styled():
-    table = Table(("a<b", "words"), (("1", "x & <y>"), (Estimate(2.0, "{:.0f}".format), "z")), ("words",))
+    table = Table(
+        ("a<b", "words"), (("1", "x & <y>"), (Estimate(2.0, "{:.0f}".format), "z")), ("words",)
+    )
     nodes = [
         Heading(1, "T <script>"),
         Text("**bold** and *it* of `a*b*<c>` in [x](y.md) 2 * 3 * 4"),

@@ -75,9 +75,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(disk):
     code, _, err = world.finish()
     assert code == 2
     assert err.count("\n") == 1
-    assert (
-        "No space left on device (stored records are intact; fix this and rerun)" in err
-    )
+    assert "No space left on device (stored records are intact; fix this and rerun)" in err
     loaded = load(world.results)
     assert loaded.unreadable == []
     assert stored <= len(loaded.attempts) < 12
