@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, Literal, TypeVar
 
 from tabulate import tabulate
@@ -216,15 +217,21 @@ class Tabled:
     Args:
         name: what it shows, one word: `ncf-bench report --table NAME` and --update choose by it.
         title: for forms that show it without the text around.
+        source: the table, or what builds it: a table that nobody prints is not built.
         about: machine, data and date, in one line; "" where the title says it all.
         condition: number of the condition under which it was measured, from 1; 0 for no such.
     """
 
     name: str
     title: str
-    table: Table
+    source: Table | Callable[[], Table]
     about: str = ""
     condition: int = 0
+
+    @cached_property
+    def table(self) -> Table:
+        """The table, built when it is asked for."""
+        return self.source if isinstance(self.source, Table) else self.source()
 
 
 @dataclass(frozen=True)

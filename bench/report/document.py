@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analysis import grid
@@ -26,7 +27,7 @@ from bench.report.training import accuracy, convergence, incomplete, peak_memory
 from bench.stats.summary import Missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block
@@ -120,8 +121,8 @@ def _training(
     assert block.condition is not None
     k, data = block.condition.topk, block.condition.dataset
 
-    def tabled(name: str, title: str, table: Table) -> Tabled:
-        return Tabled(name, title, table, one_line(block), number)
+    def tabled(name: str, title: str, make: Callable[[Block, Notation], Table]) -> Tabled:
+        return Tabled(name, title, partial(make, block, notation), one_line(block), number)
 
     how = notation.name
     nodes: list[Node] = [
@@ -131,7 +132,7 @@ def _training(
             f"`{data.protocol}`). The last rows are what ranking by popularity and by chance reach "
             "on the same candidates."
         ),
-        tabled("accuracy", f"Best HR@{k}, {how}", accuracy(block, notation)),
+        tabled("accuracy", f"Best HR@{k}, {how}", accuracy),
     ]
     low = [
         f"{precision_label(block, pool.tally.cell.precision)} ({axes_text(pool.tally.cell.axes)})"
@@ -141,7 +142,7 @@ def _training(
     ]
     if low:
         nodes.append(Quote(f"Not better than popularity: {'; '.join(low)}."))
-    nodes.append(tabled("convergence", f"Convergence, {how}", convergence(block, notation)))
+    nodes.append(tabled("convergence", f"Convergence, {how}", convergence))
     nodes += sections.verdict(suite, block, number, figures)
     nodes.append(Heading(2, f"Training throughput ({how})"))
     if suite.measures == "accuracy":
@@ -152,7 +153,7 @@ def _training(
             )
         )
     nodes += [
-        tabled("throughput", f"Training throughput, {how}", throughput(block, notation)),
+        tabled("throughput", f"Training throughput, {how}", throughput),
     ]
     machine = block.condition.machine
     if not machine.gpus and any(row.ranks > 1 for row in block.rows):
@@ -165,7 +166,7 @@ def _training(
     if resources.has_communication(block):
         title = f"Communication, {how}"
         nodes.append(Text(resources.COMMUNICATION))
-        nodes.append(tabled("communication", title, resources.communication(block, notation)))
+        nodes.append(tabled("communication", title, resources.communication))
     return nodes
 
 
@@ -173,7 +174,7 @@ def _memory(block: Block, number: int, notation: Notation) -> list[Node]:
     assert block.condition is not None
     what = "device memory" if block.condition.machine.gpus else "resident memory"
     title = f"Peak {what}, {notation.name}"
-    table = peak_memory(block, notation)
+    table = partial(peak_memory, block, notation)
     return [
         Heading(2, f"Peak memory ({notation.name})"),
         Text(f"Peak {what} of the rank that needed most."),
@@ -186,7 +187,7 @@ def _energy(block: Block, number: int, notation: Notation) -> list[Node]:
     if not has_energy(block):
         return []
     title = f"Energy ({notation.name})"
-    table = resources.energy(block, notation)
+    table = partial(resources.energy, block, notation)
     return [
         Heading(2, title),
         Text(

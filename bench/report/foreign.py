@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analysis.metrics import BEST_HR, THROUGHPUT
@@ -52,7 +53,7 @@ def section(runs: Sequence[ForeignRun], block: Block, notation: Notation) -> lis
         title = _title(groups, number)
         reasons = differences(own[0], block)
         nodes += [Heading(3, title), Items(_about(own, reasons))]
-        table = _table(own, number, block, notation, reasons)
+        table = partial(_table, own, number, block, notation, reasons)
         nodes.append(Tabled("foreign", f"{title}, {notation.name}", table, "", 1))
     return nodes
 

@@ -83,13 +83,9 @@ def ranking(block: Block, notation: Notation = DEFAULT) -> Table:
     return build(_lines(block, RANKING), columns)
 
 
-def compared(
-    block: Block, contrast: Contrast, work: str, notation: Notation = DEFAULT
-) -> Table | None:
-    """Scores/s over those of a reference, a line per batch size; None without such cells."""
+def compared(block: Block, notation: Notation, contrast: Contrast, work: str) -> Table:
+    """Scores/s over those of a reference, a line per batch size, of which there is at least one."""
     pairs, sizes = verdicts.pairs(block, contrast), batches(block.runs, work)
-    if not pairs or not sizes:
-        return None
     form = rate_form(block, lambda size: scores_rate(work, size), work, notation)
     batch, rate = ("Batch", "Samples/s") if work == PAIRS else ("Users", "Scores/s")
     titles = (rate, f"Reference ({rate[0].lower()}{rate[1:]})", "Throughput ratio")

@@ -7,6 +7,7 @@ published figures stand alone, headed by their source and system.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analysis.aggregate import DEFAULT, Notation
@@ -168,7 +169,8 @@ def published_part(
     if same:
         name = f"Ours ({notation.name}) beside {title}"
         tables = [
-            Tabled("published", name, beside(blocks[i]), one_line(blocks[i]), i + 1) for i in same
+            Tabled("published", name, partial(beside, blocks[i]), one_line(blocks[i]), i + 1)
+            for i in same
         ]
         return [Heading(3, title), Text(how), *tables]
     if is_inverted(figures):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts, grid
@@ -21,7 +22,7 @@ from bench.report.published import inference_side_by_side, published_part
 from bench.suite.model import SPREAD, Suite
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from bench.analysis.aggregate import Notation
     from bench.analysis.grid import Block
@@ -79,7 +80,7 @@ def comparisons(suite: Suite, block: Block, number: int, notation: Notation) -> 
         lines = verdicts.pairs(block, contrast)
         if not lines:
             continue
-        table = verdicts.speed_and_memory(block, contrast, lines, notation)
+        table = partial(verdicts.speed_and_memory, block, contrast, lines, notation)
         title = f"Comparison of {named} ({notation.name})"
         nodes += [
             Heading(2, title),
@@ -94,7 +95,7 @@ def reach(block: Block, number: int, notation: Notation) -> list[Node]:
     if not grid.has_roofline(block):
         return []
     title = f"Roofline ({notation.name})"
-    table = roofline.table(block, notation)
+    table = partial(roofline.table, block, notation)
     return [
         Heading(2, title),
         Text(ROOFLINE),
@@ -130,7 +131,13 @@ def _one_verdict(
         )
     title = f"Verdict on HR@{k}{named}"
     nodes.append(
-        Tabled("verdict", title, verdicts.table(block, contrast, lines), one_line(block), number)
+        Tabled(
+            "verdict",
+            title,
+            partial(verdicts.table, block, contrast, lines),
+            one_line(block),
+            number,
+        )
     )
     better = verdicts.better_than_full(block, contrast, lines) if not named else []
     return nodes, better
@@ -141,27 +148,27 @@ def inference_sections(suite: Suite, block: Block, number: int, notation: Notati
     how = notation.name
     nodes: list[Node] = []
 
-    def tabled(name: str, title: str, table: Table) -> Tabled:
-        return Tabled(name, title, table, one_line(block), number)
+    def tabled(name: str, title: str, make: Callable[[Block, Notation], Table]) -> Tabled:
+        return Tabled(name, title, partial(make, block, notation), one_line(block), number)
 
     if grid.has_work(block, PAIRS):
-        title, rates = f"Inference throughput ({how})", inference.throughput(block, notation)
-        nodes += [Heading(2, title), tabled("inference", title, rates)]
-        title, times = f"Inference latency ({how})", inference.latencies(block, notation)
+        title = f"Inference throughput ({how})"
+        nodes += [Heading(2, title), tabled("inference", title, inference.throughput)]
+        title = f"Inference latency ({how})"
         nodes += [
             Heading(2, title),
             Text("Of one call. *Calls*: timed calls of a run; *runs*: what the spreads are over."),
-            tabled("latency", title, times),
+            tabled("latency", title, inference.latencies),
         ]
     if grid.has_work(block, RANKING):
         title = f"Ranking the whole catalogue ({how})"
-        nodes += [Heading(2, title), tabled("ranking", title, inference.ranking(block, notation))]
+        nodes += [Heading(2, title), tabled("ranking", title, inference.ranking)]
     for contrast in suite.compare:
         for work, name in ((PAIRS, "inference"), (RANKING, "ranking")):
-            table = inference.compared(block, contrast, work, notation)
-            if table is not None:
+            if grid.has_work(block, work) and verdicts.pairs(block, contrast):
                 title = f"Comparison of {' and '.join(contrast.axes)} in {name} ({how})"
-                nodes += [Heading(2, title), tabled("comparison", title, table)]
+                make = partial(inference.compared, contrast=contrast, work=work)
+                nodes += [Heading(2, title), tabled("comparison", title, make)]
     return nodes
 
 

@@ -10,10 +10,12 @@ import pytest
 from paths import CSV
 from sample_records import A100_HOST, CPU_HOST, ML_20M, grid, make_attempt, make_suite
 
+from bench.analysis.aggregate import DEFAULT
 from bench.errors import UserError
 from bench.records.store import Store
 from bench.render.formats import markdown_page
-from bench.report.build import published_page, write_report
+from bench.report import document, verdicts
+from bench.report.build import published_page, tables, write_report
 from bench.suite.model import cells
 
 
@@ -212,6 +214,26 @@ def test_a_folder_that_cannot_be_written_is_one_line(report, tmp_path):
 
 def test_published_tables_come_from_the_csv():
     golden.check("published.md", markdown_page(published_page(CSV)))
+
+
+def test_a_table_that_nobody_prints_is_not_built(tmp_path, monkeypatch):
+    suite = make_suite(margin_hr=0.006)
+    store = Store(tmp_path / suite.name)
+    for attempt in grid(suite):
+        store.write(attempt)
+    built = []
+    for module, name in ((document, "accuracy"), (document, "throughput"), (verdicts, "table")):
+        make = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args, make=make, name=name: built.append(name) or make(*args)
+        )
+
+    found = {one.name: one for one in tables(suite, tmp_path, CSV, DEFAULT)}
+    assert built == []
+    assert found["throughput"].table.rows
+    assert built == ["throughput"]
+    assert found["verdict"].table.rows
+    assert built == ["throughput", "table"]
 
 
 def test_a_report_needs_neither_tensorflow_nor_pandas():

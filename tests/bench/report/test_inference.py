@@ -12,6 +12,7 @@ from sample_records import as_attempt, grid, make_attempt, make_suite
 from table_cells import cell, rows_of, shown_rows
 
 from bench.analysis.aggregate import DEFAULT, Notation
+from bench.analysis.grid import has_work
 from bench.analysis.metrics import batches, latency, scores_rate, timed, users_rate
 from bench.render.formats import markdown_page
 from bench.render.model import Heading, Tabled, markdown
@@ -118,12 +119,12 @@ def test_the_speedup_of_mixed_precision_stands_upright_with_an_interval():
 def test_formulations_are_compared_by_batch_size():
     block = inference_blocks().blocks[0]
 
-    table = inference.compared(block, SUITE.compare[0], "pairs")
+    table = inference.compared(block, DEFAULT, SUITE.compare[0], "pairs")
 
     assert len(shown_rows(table)) == 2 * 4
     assert cell(table, 0, "Compared") == "fast / reference"
     assert cell(table, 7, "Throughput ratio").item.value == pytest.approx(2.0, rel=0.03)
-    assert inference.compared(block, SUITE.compare[0], "else") is None
+    assert not has_work(block, "else")
 
 
 def test_latencies_say_how_many_calls_and_runs_are_behind_them():
