@@ -164,7 +164,7 @@ def test_no_folder_a_file_and_a_folder_of_something_else_are_told_apart(tmp_path
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is not a folder"):
         dataset.load(tmp_path / "file")
-    with pytest.raises(UserError, match=r"no manifest\.json in it"):
+    with pytest.raises(UserError, match=r"it has no manifest\.json"):
         dataset.load(tmp_path)
 
 
