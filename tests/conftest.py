@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+from pathlib import Path
 
 import pytest
 
@@ -30,6 +31,16 @@ pytest.register_assert_rewrite("pictures", "set_up_clone", "stub_world")
 
 # Folders whose tests start processes that need the cores: one worker runs them one by one, first.
 ONE_BY_ONE = ("ranks", "sweep")
+# What `make test-fast` leaves out beside TensorFlow's tests: it starts processes, draws pictures,
+# or simulates. Paths below this folder.
+LONG = (
+    *("ranks", "scripts", "tools", "ncf/ranks", "ncf/training", "ncf/cli", "bench/plots"),
+    *("bench/cli/test_gate.py", "bench/cli/test_commands.py", "bench/cli/test_errors.py"),
+    *("bench/sweep/test_survival.py", "bench/sweep/test_disks.py", "bench/sweep/test_launchers.py"),
+    *("bench/report/test_build.py", "bench/report/test_energy.py", "bench/render/test_html.py"),
+    *("bench/stats/test_decision.py", "bench/stats/test_sequential.py"),
+    *("bench/stats/test_equivalence.py", "bench/analysis/test_contrasts.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,6 +52,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         folder = item.path.parent.name
         group = folder if folder in ONE_BY_ONE else str(item.path)
         item.add_marker(pytest.mark.xdist_group(group))
+        place = item.path.relative_to(Path(__file__).parent)
+        if any(place.is_relative_to(long) for long in LONG):
+            item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: item.path.parent.name not in ONE_BY_ONE)
     if importlib.util.find_spec("tensorflow") is not None:
         return

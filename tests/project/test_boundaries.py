@@ -310,6 +310,7 @@ def without_tensorflow(tmp_path: Path) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "command",
     [
