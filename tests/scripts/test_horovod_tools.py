@@ -127,6 +127,7 @@ def test_the_users_own_nccl_is_left_to_cmake(
 
 @pytest.mark.tf
 @pytest.mark.skipif(importlib.util.find_spec("horovod") is None, reason="Horovod is not built here")
+@pytest.mark.slow  # it imports every framework, one process after the other: 20 s
 def test_the_horovod_of_this_environment_tells_its_build() -> None:
     said = tools.check_build()
     assert said.startswith("Horovod v0.28.1:")
