@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.grid import Block, Pool
 from bench.analysis.labels import plain, precision_label
-from bench.analysis.metrics import THROUGHPUT, Metric
+from bench.analysis.metrics import THROUGHPUT
 from bench.stats.summary import Missing, Ratio
 from bench.suite.model import SPREAD, Contrast
 

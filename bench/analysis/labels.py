@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bench.analysis.grid import Block
 from bench.records.identity import Machine, gpus_text
 from bench.render import units
 from bench.render.model import Sample

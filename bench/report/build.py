@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path

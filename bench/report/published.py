@@ -6,12 +6,10 @@ published figures stand alone, headed by their source and system.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.grid import Block, Pool
+from bench.analysis.aggregate import DEFAULT
 from bench.analysis.labels import head, one_line, precision_label, rest_names, word_names
 from bench.analysis.metrics import (
     BEST_EPOCH_THROUGHPUT,
@@ -21,10 +19,10 @@ from bench.analysis.metrics import (
     batches,
     scores_rate,
 )
-from bench.published.figures import Figure, distinct, is_inverted, lookup, select
+from bench.published.figures import distinct, is_inverted, lookup, select
 from bench.published.tables import accuracy, milliseconds, printed, throughput
 from bench.render import units
-from bench.render.model import Estimate, Heading, Item, Table, Tabled, Text
+from bench.render.model import Estimate, Heading, Table, Tabled, Text
 from bench.report.columns import hit_rate_form, rate_form
 from bench.report.inference import batch_item, latency_item
 from bench.report.inference import rate_form as inference_rate_form

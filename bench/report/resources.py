@@ -8,8 +8,8 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING
 
-from bench.analysis.aggregate import DEFAULT, Notation
-from bench.analysis.grid import Block, Pool, has_measure
+from bench.analysis.aggregate import DEFAULT
+from bench.analysis.grid import has_measure
 from bench.analysis.metrics import (
     ACHIEVED_FLOPS,
     BYTES_PER_SAMPLE,

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bench.analysis import contrasts, grid
-from bench.analysis.aggregate import Notation
-from bench.analysis.grid import Block, has_inference
+from bench.analysis.grid import has_inference
 from bench.analysis.labels import one_line
 from bench.analysis.metrics import BEST_HR, PAIRS, RANKING
 from bench.published import comparability
-from bench.published.figures import SOURCES, Figure, distinct, select
+from bench.published.figures import SOURCES, distinct, select
 from bench.published.tables import inference_part
 from bench.render import units
-from bench.render.model import Heading, Node, Quote, Table, Tabled, Text
+from bench.render.model import Heading, Quote, Table, Tabled, Text
 from bench.report import inference, verdicts
 from bench.report import resources as roofline
 from bench.report.published import inference_side_by_side, published_part
-from bench.suite.model import SPREAD, Suite
+from bench.suite.model import SPREAD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
